@@ -1,0 +1,44 @@
+import type { Algorithm } from '../algorithm.js'
+import { Decision, fixedGauge } from '../decision.js'
+
+/*
+ * Unlimited
+ *
+ * Grants everything, keeps no state and costs next to nothing. It is the way to switch a limit off by choice of
+ * limiter: no flag, no second code path, and nothing is advertised. An infinite rate in golang.org/x/time/rate.
+ */
+
+/**
+ * An algorithm that grants everything, for plans without a limit and for switching a limit off with `update`.
+ *
+ * Has no options, keeps no state, throws nothing; every figure of its decisions is 0 or Infinity.
+ *
+ * @example
+ * const plans = { free: createLimiter(tokenBucket({ limit: 10, window: '1m' })), staff: createLimiter(unlimited()) }
+ * plans.staff.tryAcquire('ann').remaining // Infinity
+ */
+export function unlimited(): Algorithm {
+  return UNLIMITED
+}
+
+const GAUGE = fixedGauge({
+  limit: Infinity,
+  remaining: Infinity,
+  balance: Infinity,
+  refillAfterUs: 0,
+  resetAfterUs: 0,
+})
+
+const UNLIMITED: Algorithm = {
+  name: 'unlimited',
+  args: [],
+  policy: { limit: Infinity, smooth: false },
+  lanes: 0,
+  bookable: true,
+  step: () => new Decision(GAUGE, 0, 0, 0, 0),
+  cancel: () => 0,
+  refund: () => 0,
+  adopt: () => {},
+  restsAt: () => 0,
+  load: () => 0,
+}

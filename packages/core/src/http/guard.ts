@@ -1,0 +1,158 @@
+import { isPromise } from '../answer.js'
+import { checkCost } from '../cost.js'
+import type { Decision } from '../decision.js'
+import { coded, invalidPrivately } from '../errors.js'
+import type { Limiter } from '../limiter.js'
+import { limitField, policyField, reportOf, retryAfterSeconds } from './headers.js'
+import { addressKey } from './identity.js'
+import {
+  checkLimiter,
+  type Exchange,
+  type HttpOptions,
+  type MaybePromise,
+  type Refusal,
+  rulesOf,
+} from './options.js'
+import { quotaExceeded } from './problem.js'
+
+/** What the room must know of a framework's requests. */
+export interface Host<Request> {
+  /** The client's address as the framework sees it; undefined when there is none. */
+  address(request: Request): string | undefined
+  /** Whether the client's connection is closed. */
+  gone(request: Request): boolean
+}
+
+/** A header field to send. One that `joins` is appended to a value that is there already. */
+export interface Field {
+  readonly name: string
+  readonly value: string
+  readonly joins: boolean
+}
+
+/** What to do with a request. */
+export type Verdict =
+  /** Not limited: go on and touch nothing. */
+  | { readonly outcome: 'skipped' }
+  /** The client has gone: do nothing, not even go on. */
+  | { readonly outcome: 'abandoned' }
+  | { readonly outcome: 'allowed'; readonly decision: Decision; readonly fields: readonly Field[] }
+  | {
+      readonly outcome: 'refused'
+      readonly decision: Decision
+      readonly fields: readonly Field[]
+      readonly refusal: Refusal
+    }
+
+/** Decides over requests: at once, or in a promise where the key, the cost, the choice or the store takes its time. */
+export type Guard<Request> = (request: Request) => MaybePromise<Verdict>
+
+/**
+ * Makes the decisions of an adapter: which limiter, which key, what cost, and what the answer says. Throws like
+ * `createLimiter` for bad options; the guard throws, or rejects with, what a callback throws and coded errors for what
+ * a callback should not have returned, and has charged nothing then.
+ */
+export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: Host<X[0]>): Guard<X[0]> {
+  const rules = rulesOf(options)
+  const policyTexts = new PolicyTexts()
+
+  return request =>
+    proceed(chosenLimiter(request), limiter =>
+      limiter === null
+        ? SKIPPED
+        : proceed(keyOf(request), key =>
+            typeof key !== 'string'
+              ? key
+              : proceed(costOf(request), cost =>
+                  proceed(limiter.tryAcquire(key, cost === 1 ? undefined : { cost }), decision =>
+                    verdictOf(limiter, decision),
+                  ),
+                ),
+          ),
+    )
+
+  function chosenLimiter(request: X[0]): MaybePromise<Limiter | null> {
+    if (typeof rules.limiter !== 'function') return rules.limiter
+    return proceed(rules.limiter(request), limiter => (limiter === null ? null : checkLimiter(limiter)))
+  }
+
+  function keyOf(request: X[0]): MaybePromise<string | Verdict> {
+    return rules.key === undefined ? clientKey(request, host) : proceed(rules.key(request), statedKey)
+  }
+
+  function costOf(request: X[0]): MaybePromise<number> {
+    return typeof rules.cost === 'number' ? rules.cost : proceed(rules.cost(request), checkCost)
+  }
+
+  function verdictOf(limiter: Limiter, decision: Decision): Verdict {
+    const report = reportOf(limiter.name, limiter.policy, decision)
+    const reports = [report]
+    const fields: Field[] = []
+    if (rules.headers) {
+      const policy = policyTexts.of(limiter)
+      const limit = limitField(reports)
+      if (policy !== undefined) fields.push({ name: 'RateLimit-Policy', value: policy, joins: true })
+      if (limit !== undefined) fields.push({ name: 'RateLimit', value: limit, joins: true })
+    }
+    if (decision.allowed) return { outcome: 'allowed', decision, fields }
+
+    const retryAfter = retryAfterSeconds(reports)
+    if (retryAfter !== undefined)
+      fields.push({ name: 'Retry-After', value: String(retryAfter), joins: false })
+    fields.push({ name: 'Cache-Control', value: 'no-store', joins: false })
+    const status = 429
+    const problem = quotaExceeded(status, [limiter.name])
+    return { outcome: 'refused', decision, fields, refusal: { decision, status, retryAfter, problem } }
+  }
+}
+
+/** Goes on with a value in the same tick when it is there, later when it is a promise. */
+export function proceed<T, U>(value: MaybePromise<T>, goOn: (value: T) => MaybePromise<U>): MaybePromise<U> {
+  return isPromise(value) ? (value as PromiseLike<T>).then(goOn) : goOn(value as T)
+}
+
+const SKIPPED: Verdict = { outcome: 'skipped' }
+const ABANDONED: Verdict = { outcome: 'abandoned' }
+
+/** The value of RateLimit-Policy changes only when a limiter's policy does. */
+class PolicyTexts {
+  readonly #texts = new WeakMap<Limiter, { policy: Limiter['policy']; text: string | undefined }>()
+
+  of(limiter: Limiter): string | undefined {
+    const known = this.#texts.get(limiter)
+    if (known !== undefined && known.policy === limiter.policy) return known.text
+    const { name, policy } = limiter
+    const text = policyField([
+      { name, limit: policy.limit, windowMs: policy.windowMs, remaining: 0, violated: false },
+    ])
+    this.#texts.set(limiter, { policy, text })
+    return text
+  }
+}
+
+function clientKey<Request>(request: Request, host: Host<Request>): string | Verdict {
+  const address = host.address(request)
+  const key = address === undefined ? undefined : addressKey(address)
+  if (key !== undefined) return key
+  if (host.gone(request)) return ABANDONED
+  throw coded(
+    new Error(
+      'key: the request has no client address to be limited by; set the key option, such as key: req => req.user.id',
+    ),
+    'SLUICE_NO_CLIENT_ADDRESS',
+    'key',
+  )
+}
+
+function statedKey(key: unknown): string | Verdict {
+  if (typeof key === 'string' && key !== '') return key
+  if (key === null) return SKIPPED
+  if ((typeof key === 'number' && Number.isFinite(key)) || typeof key === 'bigint') return String(key)
+  throw invalidPrivately(
+    TypeError,
+    'key',
+    'a non-empty string, a number, or null for no limit',
+    key,
+    'SLUICE_INVALID_KEY',
+  )
+}

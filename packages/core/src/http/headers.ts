@@ -1,0 +1,120 @@
+import type { Policy } from '../algorithm.js'
+import type { Decision } from '../decision.js'
+
+/*
+ * The RateLimit and RateLimit-Policy fields of draft-ietf-httpapi-ratelimit-headers, -08 and later, and Retry-After
+ * (RFC 9110 10.2.3). Both fields are lists of structured fields (RFC 9651): one member per policy.
+ *
+ *     RateLimit-Policy: "default";q=100;w=60      100 requests per 60 seconds
+ *     RateLimit: "default";r=50;t=30              50 left; they are meant to last 30 seconds
+ *
+ * Numbers are rounded so that whoever believes them is never refused: quota down, times up.
+ */
+
+/** Names of the parameters; the drafts have renamed them before. */
+const PARAMETER = { quota: 'q', window: 'w', remaining: 'r', reset: 't' } as const
+
+/** What a response says about one policy. Times in milliseconds; undefined or infinite ones are left out. */
+export interface PolicyReport {
+  readonly name: string
+  /** The quota; Infinity keeps the policy out of every field. */
+  readonly limit: number
+  readonly windowMs?: number | undefined
+  readonly remaining: number
+  /** Until more of the quota is there. */
+  readonly resetMs?: number | undefined
+  /** Whether this policy refused the request. */
+  readonly violated: boolean
+  /** When violated: until this request would pass; Infinity for never. */
+  readonly waitMs?: number | undefined
+}
+
+/** What a decision of a limiter means for the policy of that name. */
+export function reportOf(name: string, policy: Policy, decision: Decision): PolicyReport {
+  return {
+    name,
+    limit: policy.limit,
+    windowMs: policy.windowMs,
+    remaining: decision.remaining,
+    resetMs: resetMs(policy, decision),
+    violated: !decision.allowed,
+    waitMs: decision.waitMs,
+  }
+}
+
+/** The value of RateLimit-Policy; undefined when nothing limits. */
+export function policyField(reports: readonly PolicyReport[]): string | undefined {
+  return list(reports, report => {
+    const window = ceilSeconds(report.windowMs)
+    const member = `${quoted(report.name)};${PARAMETER.quota}=${floorUnits(report.limit)}`
+    return window === undefined ? member : `${member};${PARAMETER.window}=${Math.max(1, window)}`
+  })
+}
+
+/** The value of RateLimit; undefined when nothing limits. */
+export function limitField(reports: readonly PolicyReport[]): string | undefined {
+  return list(reports, report => {
+    const reset = resetSeconds(report)
+    const member = `${quoted(report.name)};${PARAMETER.remaining}=${floorUnits(report.remaining)}`
+    return reset === undefined ? member : `${member};${PARAMETER.reset}=${reset}`
+  })
+}
+
+/** Seconds for Retry-After on a refusal, at least 1; undefined when waiting cannot help or the wait is unknown. */
+export function retryAfterSeconds(reports: readonly PolicyReport[]): number | undefined {
+  if (reports.some(report => report.violated && report.waitMs === Infinity)) return undefined
+  let longest: number | undefined
+  for (const report of reports) {
+    if (!report.violated && floorUnits(report.remaining) > 0) continue
+    const reset = resetSeconds(report)
+    if (reset !== undefined) longest = Math.max(longest ?? 1, reset)
+  }
+  return longest
+}
+
+/** A whole quantity for a field: rounded down (within 1e-9), never negative, at most what an Integer can say. */
+export function floorUnits(units: number): number {
+  return Math.min(Math.max(Math.floor(units + 1e-9), 0), LARGEST_INTEGER)
+}
+
+/** Whole seconds for a field, rounded up from whole microseconds; undefined for what no number can say. */
+export function ceilSeconds(ms: number | undefined): number | undefined {
+  if (ms === undefined || Number.isNaN(ms) || ms === Infinity) return undefined
+  return Math.min(Math.max(Math.ceil(Math.round(ms * 1000) / 1e6), 0), LONGEST_SECONDS)
+}
+
+const LARGEST_INTEGER = 999_999_999_999_999
+const LONGEST_SECONDS = 2 ** 31 - 1
+
+function list(
+  reports: readonly PolicyReport[],
+  memberOf: (report: PolicyReport) => string,
+): string | undefined {
+  const limiting = reports.filter(report => report.limit !== Infinity)
+  return limiting.length === 0 ? undefined : limiting.map(memberOf).join(', ')
+}
+
+function quoted(name: string): string {
+  return `"${name.replace(/["\\]/g, '\\$&')}"`
+}
+
+function resetSeconds(report: PolicyReport): number | undefined {
+  if (report.violated) {
+    if (report.waitMs === Infinity) return undefined
+    const seconds = ceilSeconds(report.waitMs ?? report.resetMs ?? report.windowMs)
+    return seconds === undefined ? undefined : Math.max(1, seconds)
+  }
+  const seconds = ceilSeconds(report.resetMs)
+  return seconds === 0 && floorUnits(report.remaining) === 0 ? 1 : seconds
+}
+
+/**
+ * A policy that refills one by one announces for how long the rest should last: "40 left, 1 second" would invite 40
+ * requests a second.
+ */
+function resetMs(policy: Policy, decision: Decision): number {
+  const remaining = floorUnits(decision.remaining)
+  if (policy.smooth && policy.windowMs !== undefined && remaining > 0)
+    return (remaining * policy.windowMs) / policy.limit
+  return decision.refillAfterMs
+}

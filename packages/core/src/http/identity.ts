@@ -1,0 +1,92 @@
+import { isIP } from 'node:net'
+
+/*
+ * Who a client is, by address. One client must not have two keys, nor two clients one: the same IPv4 address comes in
+ * as 192.0.2.1, as ::ffff:192.0.2.1 from a dual-stack socket, and as 64:ff9b::c000:201 through a NAT64; and a client
+ * with IPv6 has a whole network to choose addresses from, commonly a /56 (RIPE-690).
+ */
+
+/**
+ * The key of an address: an IPv4 address as it is, an IPv6 address as its network of `prefix` bits. Takes what proxies
+ * and sockets write: ports, brackets, zones, quotes, any spelling. Undefined for what is not an address.
+ */
+export function addressKey(text: string, prefix = 56): string | undefined {
+  const address = bareAddress(text)
+  if (isIP(address) === 4) return address
+  if (isIP(address) !== 6) return undefined
+  const groups = groupsOf(address)
+  if (hasPrefix(groups, MAPPED) || hasPrefix(groups, NAT64)) return dotted(groups)
+  return prefix === 128 ? compressed(groups) : `${compressed(masked(groups, prefix))}/${prefix}`
+}
+
+/** ::ffff:0:0/96 (RFC 4291 2.5.5.2). */
+const MAPPED = [0, 0, 0, 0, 0, 0xffff]
+/** 64:ff9b::/96 (RFC 6052 2.1). */
+const NAT64 = [0x64, 0xff9b, 0, 0, 0, 0]
+
+/** Takes off white space, quotes, brackets with a port, the port of an IPv4 address, and the zone. */
+function bareAddress(text: string): string {
+  const plain = text.trim().replace(/^"(.*)"$/, '$1')
+  const bracketed = /^\[([^\]]*)\](?::\d{1,5})?$/.exec(plain)
+  if (bracketed !== null) return withoutZone(bracketed[1] as string)
+  const withPort = /^([\d.]+):\d{1,5}$/.exec(plain)
+  return withPort === null ? withoutZone(plain) : (withPort[1] as string)
+}
+
+function withoutZone(address: string): string {
+  const zone = address.indexOf('%')
+  return zone === -1 ? address : address.slice(0, zone)
+}
+
+/** The eight 16-bit groups of a valid IPv6 address. */
+function groupsOf(address: string): number[] {
+  const [head = '', tail] = address.split('::')
+  const first = groupsIn(head)
+  if (tail === undefined) return first
+  const last = groupsIn(tail)
+  return [...first, ...new Array(8 - first.length - last.length).fill(0), ...last]
+}
+
+function groupsIn(text: string): number[] {
+  if (text === '') return []
+  return text.split(':').flatMap(group => {
+    if (!group.includes('.')) return [Number.parseInt(group, 16)]
+    const [a, b, c, d] = group.split('.').map(Number) as [number, number, number, number]
+    return [a * 256 + b, c * 256 + d]
+  })
+}
+
+function hasPrefix(groups: readonly number[], prefix: readonly number[]): boolean {
+  return prefix.every((group, index) => groups[index] === group)
+}
+
+/** The IPv4 address in the last 32 bits. */
+function dotted(groups: readonly number[]): string {
+  const [high, low] = groups.slice(6) as [number, number]
+  return `${high >> 8}.${high & 255}.${low >> 8}.${low & 255}`
+}
+
+function masked(groups: readonly number[], prefix: number): number[] {
+  return groups.map((group, index) => {
+    const bits = Math.min(Math.max(prefix - index * 16, 0), 16)
+    return group & (0xffff << (16 - bits))
+  })
+}
+
+/** The canonical text (RFC 5952): lower case, the longest run of at least two zero groups as `::`. */
+function compressed(groups: readonly number[]): string {
+  let start = -1
+  let length = 1
+  for (let from = 0; from < 8; from++) {
+    let to = from
+    while (groups[to] === 0) to++
+    if (to - from > length) {
+      start = from
+      length = to - from
+    }
+  }
+  const text = (part: readonly number[]) => part.map(group => group.toString(16)).join(':')
+  return start === -1
+    ? text(groups)
+    : `${text(groups.slice(0, start))}::${text(groups.slice(start + length))}`
+}

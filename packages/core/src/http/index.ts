@@ -1,0 +1,13 @@
+export { type HeaderHolder, writeFields } from './fields.js'
+export { createGuard, type Field, type Guard, type Host, proceed, type Verdict } from './guard.js'
+export type {
+  Exchange,
+  HttpOptions,
+  LimitDoor,
+  LimiterDoor,
+  MaybePromise,
+  Refusal,
+  RequestKey,
+  RequestOptions,
+} from './options.js'
+export { PROBLEM_JSON, type Problem } from './problem.js'

@@ -1,0 +1,62 @@
+import { invalid } from './errors.js'
+import { MemoryLedger } from './memory-ledger.js'
+import { checkOptions, wholeNumber } from './options.js'
+import type { LedgerSpec, SyncStore } from './store.js'
+
+/** Options of `memoryStore`. */
+export interface MemoryStoreOptions {
+  /** The most keys a limiter holds, a hard bound: 1 to 2^23, default 100,000. */
+  readonly maxKeys?: number | undefined
+  /**
+   * What happens to a new key when the store is full of keys that are all being refused: `'forget'` one of them (the
+   * default, with a process warning), or `'refuse'` the new key. As long as any of a few sampled keys is not being
+   * refused, the least loaded of them makes room.
+   */
+  readonly onFull?: 'forget' | 'refuse' | undefined
+}
+
+export interface MemoryStore extends SyncStore {
+  /** Keys held now, over all limiters of this store. */
+  readonly size: number
+  /** Forgets every rested key now. Needs no calling: each decision sweeps a few keys. */
+  sweep(): void
+}
+
+/**
+ * A store in this process's memory: synchronous, bounded, without timers.
+ *
+ * A key costs about 60 bytes plus its text (a flat copy; a key over 128 bytes is held as its hash) and is forgotten once it has rested for
+ * max(1 s, window). Each limiter opened on the store has `maxKeys` keys of its own. Throws a TypeError for a wrong type or an
+ * unknown option, a RangeError for `maxKeys` out of range.
+ *
+ * @example
+ * const store = memoryStore({ maxKeys: 1_000_000 })
+ * const limiter = createLimiter(tokenBucket({ limit: 100, window: '1m' }), { store })
+ */
+export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
+  checkOptions('memoryStore', options, ['maxKeys', 'onFull'])
+  const maxKeys = wholeNumber('maxKeys', options.maxKeys ?? 100_000)
+  if (maxKeys < 1 || maxKeys > MOST_KEYS) throw invalid(RangeError, 'maxKeys', '1 to 2^23 keys', maxKeys)
+  const onFull = options.onFull ?? 'forget'
+  if (onFull !== 'forget' && onFull !== 'refuse')
+    throw invalid(TypeError, 'onFull', "'forget' or 'refuse'", onFull)
+
+  const ledgers: MemoryLedger[] = []
+  return {
+    async: false,
+    open(spec: LedgerSpec) {
+      const ledger = new MemoryLedger(spec, maxKeys, onFull === 'forget')
+      ledgers.push(ledger)
+      return ledger
+    },
+    get size() {
+      return ledgers.reduce((size, ledger) => size + ledger.size, 0)
+    },
+    sweep() {
+      for (const ledger of ledgers) ledger.sweepAll()
+    },
+  }
+}
+
+/** A Map holds at most 2^24 entries, and not all of them before it has to be rebuilt. */
+const MOST_KEYS = 2 ** 23

@@ -1,0 +1,112 @@
+/*
+ * Slots: the memory of the in-memory store. A slot is a few float64 lanes, a key and a stamp. Slots come in pages that
+ * are made when needed, filled from the lowest, and given back when empty (one empty page is kept, so that a key that
+ * comes and goes at the edge of a page does not make and drop a page each time).
+ */
+
+export const PAGE_BITS = 12
+export const PAGE_SLOTS = 1 << PAGE_BITS
+export const PAGE_MASK = PAGE_SLOTS - 1
+
+/** A page of slots; slot `index` has its lanes at `state[index * lanes]`. */
+export class Page {
+  readonly state: Float64Array
+  readonly keys: (string | undefined)[] = new Array(PAGE_SLOTS)
+  /** A number per slot for whoever owns the pages. */
+  readonly stamps = new Uint32Array(PAGE_SLOTS)
+  used = 0
+  /** Slots from here on were never used. */
+  untouched = 0
+  /** The newest freed slot, or -1; its lane 0 names the next one. */
+  freed = -1
+
+  constructor(lanes: number) {
+    this.state = new Float64Array(PAGE_SLOTS * lanes)
+  }
+}
+
+/** The pages of one limiter. */
+export class Slots {
+  readonly pages: (Page | undefined)[] = []
+  readonly #lanes: number
+  #lowestWithRoom = 0
+  #spare: Page | undefined
+
+  constructor(lanes: number) {
+    this.#lanes = lanes
+  }
+
+  /** Takes a free slot; its lanes hold anything. */
+  take(): number {
+    let number = this.#lowestWithRoom
+    while (this.pages[number]?.used === PAGE_SLOTS) number++
+    this.#lowestWithRoom = number
+    const page = this.pages[number] ?? this.#newPage()
+    this.pages[number] = page
+    page.used++
+    let index = page.freed
+    if (index === -1) index = page.untouched++
+    else page.freed = page.state[index * this.#lanes] as number
+    return number * PAGE_SLOTS + index
+  }
+
+  giveBack(slot: number): void {
+    const number = slot >>> PAGE_BITS
+    const index = slot & PAGE_MASK
+    const page = this.pages[number] as Page
+    page.keys[index] = undefined
+    page.state[index * this.#lanes] = page.freed
+    page.freed = index
+    page.used--
+    if (page.used === 0) this.#retire(number, page)
+    if (number < this.#lowestWithRoom) this.#lowestWithRoom = number
+  }
+
+  #newPage(): Page {
+    const page = this.#spare ?? new Page(this.#lanes)
+    this.#spare = undefined
+    return page
+  }
+
+  #retire(number: number, page: Page): void {
+    page.untouched = 0
+    page.freed = -1
+    this.#spare = page
+    this.pages[number] = undefined
+    while (this.pages.length > 0 && this.pages.at(-1) === undefined) this.pages.pop()
+  }
+}
+
+/** Goes around the slots in use, some at a time, and remembers where it was. */
+export class Hand {
+  #next = 0
+
+  /**
+   * Moves over at most `count` slots, at most about one round, and calls `visit` for each slot in use, until that
+   * returns true.
+   */
+  move(
+    pages: readonly (Page | undefined)[],
+    count: number,
+    visit: (page: Page, slot: number) => boolean,
+  ): void {
+    let left = count
+    let pagesLeft = pages.length + 1
+    while (left > 0 && pagesLeft > 0) {
+      const number = this.#next >>> PAGE_BITS
+      const page = pages[number]
+      let index = this.#next & PAGE_MASK
+      while (page !== undefined && index < page.untouched && left > 0) {
+        left--
+        const slot = number * PAGE_SLOTS + index++
+        if (page.keys[slot & PAGE_MASK] !== undefined && visit(page, slot)) left = 0
+      }
+      if (page !== undefined && index < page.untouched) {
+        this.#next = number * PAGE_SLOTS + index
+      } else {
+        this.#next = number + 1 < pages.length ? (number + 1) * PAGE_SLOTS : 0
+        pagesLeft--
+      }
+    }
+  }
+}

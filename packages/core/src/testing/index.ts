@@ -1,0 +1,1 @@
+export { type ManualClock, manualClock } from './manual-clock.js'

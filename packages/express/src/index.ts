@@ -1,0 +1,100 @@
+import type { Decision } from '@sluice/core'
+import {
+  createGuard,
+  type Host,
+  type HttpOptions,
+  type MaybePromise,
+  PROBLEM_JSON,
+  proceed,
+  type Refusal,
+  type Verdict,
+  writeFields,
+} from '@sluice/core/http'
+import type { Request, RequestHandler, Response } from 'express'
+
+export type { Refusal } from '@sluice/core/http'
+
+/** Options of `rateLimit` on Express. */
+export type RateLimitOptions = HttpOptions<[request: Request, response: Response]>
+
+declare global {
+  namespace Express {
+    interface Request {
+      /** What the limiter decided over this request; undefined where none has. */
+      rateLimit?: Decision | undefined
+    }
+  }
+}
+
+/**
+ * Middleware that limits requests, for an app, a router or a route, on Express 4 and 5.
+ *
+ * Takes `{ limit, window }` (that many requests at once per client, then one every window / limit) or `{ limiter }`. A
+ * request within the limit goes on, with `req.rateLimit` and the RateLimit fields set; one beyond it is answered with
+ * 429, Retry-After and a problem+json body, or by `onRefused`. Errors of callbacks go to `next(error)`.
+ *
+ * Throws a TypeError or RangeError (with `code` and `option`) for options that are unknown, of a wrong type or out of
+ * range.
+ *
+ * @example
+ * app.use(rateLimit({ limit: 100, window: '1m' }))
+ * app.post('/login', rateLimit({ limit: 5, window: '15m', name: 'login' }), login)
+ */
+export function rateLimit(options: RateLimitOptions): RequestHandler {
+  const guard = createGuard(options, host)
+  const { onRefused } = options
+
+  return (req, res, next) => {
+    if (res.writableEnded) return
+    if (res.headersSent) return next()
+    const act = () => proceed(guard(req), verdict => apply(verdict, req, res, onRefused))
+    finish(act, next, error => {
+      // A refusal whose answer fails is an error of ours, not of the client.
+      if (!res.headersSent) res.statusCode = 500
+      next(error)
+    })
+  }
+}
+
+const host: Host<Request> = {
+  address: req => req.ip,
+  gone: req => req.socket.destroyed,
+}
+
+/** Puts a verdict into effect; the answer says whether the request goes on. */
+function apply(
+  verdict: Verdict,
+  req: Request,
+  res: Response,
+  onRefused: RateLimitOptions['onRefused'],
+): MaybePromise<boolean> {
+  if (verdict.outcome === 'abandoned' || res.writableEnded) return false
+  if (verdict.outcome === 'skipped') return true
+  req.rateLimit = verdict.decision
+  if (!res.headersSent) writeFields(verdict.fields, res)
+  if (verdict.outcome === 'allowed') return true
+
+  res.statusCode = verdict.refusal.status
+  if (onRefused === undefined) return answer(res, verdict.refusal)
+  return proceed(onRefused(req, res, verdict.refusal), () => answer(res, verdict.refusal))
+}
+
+function answer(res: Response, refusal: Refusal): false {
+  if (res.headersSent) return false
+  res.setHeader('Content-Type', PROBLEM_JSON)
+  res.end(JSON.stringify(refusal.problem))
+  return false
+}
+
+/** Calls `goOn` or `fail` once, or neither. */
+function finish(act: () => MaybePromise<boolean>, goOn: () => void, fail: (error: unknown) => void): void {
+  let goesOn: MaybePromise<boolean>
+  try {
+    goesOn = act()
+  } catch (error) {
+    fail(error)
+    return
+  }
+  if (typeof goesOn !== 'boolean') goesOn.then(value => value && goOn(), fail)
+  else if (goesOn) goOn()
+}
