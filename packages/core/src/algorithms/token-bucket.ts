@@ -139,20 +139,23 @@ class TokenBucket implements Algorithm, Gauge {
 
   cancel(state: Float64Array, at: number, nowUs: number, booking: Booking): number {
     if (nowUs > booking.actUs) return 0
+    if (nowUs === booking.actUs) return this.refund(state, at, nowUs, booking.cost, booking)
     const full = this.units(state[at] as number, state[at + 1] as number)
-    // What acts at once has no slot to keep: only the part of the line that lies behind its instant counts.
-    const linedUpFrom =
-      booking.actUs > booking.atUs
-        ? this.units(booking.mark[0] as number, booking.mark[1] as number)
-        : this.units(booking.actUs + this.depthUs, this.depthPart)
-    const bookedAfter = larger(full - linedUpFrom, 0n)
+    const bookedAfter = larger(full - this.endOf(booking), 0n)
     return this.giveBack(state, at, nowUs, this.permits(booking.cost) - bookedAfter)
   }
 
+  /**
+   * Of a booking, what the line of those who still wait would lose stays: their slots count on a bucket that does not
+   * get fuller than full.
+   */
   refund(state: Float64Array, at: number, nowUs: number, permits: number, booking?: Booking): number {
-    const mark = booking?.mark ?? state.subarray(at, at + 2)
-    const notRefilled = this.units(mark[0] as number, mark[1] as number) - this.units(nowUs, 0)
-    return this.giveBack(state, at, nowUs, smaller(this.permits(permits), notRefilled))
+    const full = this.units(state[at] as number, state[at + 1] as number)
+    const now = this.units(nowUs, 0)
+    if (booking === undefined) return this.giveBack(state, at, nowUs, this.permits(permits))
+    const notRefilled = smaller(this.permits(permits), this.endOf(booking) - now)
+    const bookedAhead = larger(full - this.units(this.depthUs, this.depthPart) - now, 0n)
+    return this.giveBack(state, at, nowUs, notRefilled - bookedAhead)
   }
 
   /** The balance stays what it is, as far as the new bucket holds it; a full bucket stays full. */
@@ -240,6 +243,10 @@ class TokenBucket implements Algorithm, Gauge {
   /** An instant or a span in units of 1 / denominator microseconds. */
   private units(us: number, part: number): bigint {
     return BigInt(us) * BigInt(this.denominator) + BigInt(part)
+  }
+
+  private endOf(booking: Booking): bigint {
+    return this.units(booking.mark[0] as number, booking.mark[1] as number)
   }
 
   private permits(permits: number): bigint {
