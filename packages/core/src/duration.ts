@@ -47,25 +47,14 @@ export const MAX_SPAN_US = 200 * 365.25 * 86_400_000_000
 
 const EXPECTED = "milliseconds or a number with a unit ('250ms', '30s', '1m', '12h', '1d')"
 
-const UNIT_MS: Record<ShortUnit | LongUnit, number> = {
-  ms: 1,
-  s: 1000,
-  m: 60_000,
-  h: 3_600_000,
-  d: 86_400_000,
-  w: 604_800_000,
-  millisecond: 1,
-  second: 1000,
-  minute: 60_000,
-  hour: 3_600_000,
-  day: 86_400_000,
-  week: 604_800_000,
-}
+const UNIT_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
 
 function textToMs(text: string): number {
-  const match = /^(\d+(?:\.\d+)?) ?(ms|[smhdw]|(millisecond|second|minute|hour|day|week)s?)$/.exec(
+  const match = /^(\d+(?:\.\d+)?) ?(?:(ms|[smhdw])|(millisecond|second|minute|hour|day|week)s?)$/.exec(
     text.trim(),
   )
   if (match === null) return Number.NaN
-  return Number(match[1]) * UNIT_MS[(match[3] ?? match[2]) as ShortUnit | LongUnit]
+  const [, count, short, long] = match
+  const unit = short ?? (long === 'millisecond' ? 'ms' : long?.[0])
+  return Number(count) * UNIT_MS[unit as keyof typeof UNIT_MS]
 }

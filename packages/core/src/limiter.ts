@@ -1,12 +1,12 @@
 import type { Algorithm, Policy } from './algorithm.js'
-import type { Answer } from './answer.js'
+import { type Answer, afterwards } from './answer.js'
 import { type Clock, systemClock } from './clock.js'
 import { checkCost } from './cost.js'
 import type { Decision } from './decision.js'
 import { type Duration, waitToUs } from './duration.js'
-import { coded, invalid, invalidPrivately } from './errors.js'
+import { invalid, invalidPrivately } from './errors.js'
 import { memoryStore } from './memory-store.js'
-import { callable, checkOptions, policyName } from './options.js'
+import { checkOptions, having, policyName } from './options.js'
 import { type Reservation, reservationOf } from './reservation.js'
 import type { AsyncStore, Ledger, SyncStore } from './store.js'
 
@@ -37,7 +37,7 @@ export interface ReserveOptions extends AcquireOptions {
  * answer is a promise.
  *
  * Every verb throws a TypeError for a key that is not a non-empty string and a TypeError or RangeError for a cost
- * that is not a whole number of permits; nothing is charged then.
+ * that is not a whole number of permits, at once also on an asynchronous store; nothing is charged then.
  */
 export interface Limiter<Async extends boolean = boolean> {
   readonly name: string
@@ -79,10 +79,9 @@ export function createLimiter<S extends SyncStore | AsyncStore | undefined = und
   checkAlgorithm(algorithm)
   checkOptions('createLimiter', options, ['name', 'store', 'clock', 'maxWait'])
   const name = options.name === undefined ? 'default' : policyName('name', options.name)
-  const clock = options.clock ?? systemClock
-  callable('clock.nowUs', clock.nowUs)
-  const store = options.store ?? memoryStore()
-  callable('store.open', store.open)
+  const { clock = systemClock, store = memoryStore() } = options
+  having('nowUs', 'clock', clock, 'a clock such as systemClock')
+  having('open', 'store', store, 'a store such as memoryStore()')
   const maxWaitUs = options.maxWait === undefined ? Infinity : waitToUs('maxWait', options.maxWait)
   const ledger = store.open({ name, algorithm, clock }) as Ledger<S extends AsyncStore ? true : false>
   return new LedgerLimiter(name, algorithm, ledger, maxWaitUs)
@@ -118,7 +117,7 @@ class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 
   reserve(key: string, options?: ReserveOptions): Answer<Async, Reservation<Async>> {
     checkKey(key)
-    const cost = costOf(options)
+    const cost = options === undefined ? 1 : statedCost(options, ['cost', 'maxWait'])
     const maxWait = options?.maxWait
     const maxWaitUs = maxWait === undefined ? this.#maxWaitUs : waitToUs('maxWait', maxWait)
     return reservationOf(this.#ledger, key, cost, maxWaitUs)
@@ -136,8 +135,9 @@ class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 
   update(algorithm: Algorithm): Answer<Async, void> {
     checkAlgorithm(algorithm)
-    this.#policy = algorithm.policy
-    return this.#ledger.update(algorithm)
+    return afterwards<Async, void, void>(this.#ledger.update(algorithm), () => {
+      this.#policy = algorithm.policy
+    })
   }
 }
 
@@ -153,30 +153,14 @@ function costOf(options: AcquireOptions | undefined): number {
   return options === undefined ? 1 : statedCost(options)
 }
 
-function statedCost(options: AcquireOptions): number {
-  const cost = (options as AcquireOptions | null)?.cost
-  if (cost === undefined) {
-    checkVerbOptions(options)
-    return 1
-  }
-  return checkCost(cost)
-}
-
-/** Options without a cost are the place for `tryAcquire(key, 5)` and `{ costs: 5 }`. */
-function checkVerbOptions(options: unknown): void {
-  if (typeof options === 'number')
+/** A misspelt option would be a cost of 1, or a wait without end. */
+function statedCost(options: AcquireOptions, known = ['cost']): number {
+  if (typeof options !== 'object' || options === null)
     throw invalid(TypeError, 'options', 'an object such as { cost: 5 }', options)
-  checkOptions('limiter', options, ['cost', 'maxWait'])
+  for (const name in options) if (!known.includes(name)) checkOptions('limiter', options, known)
+  return options.cost === undefined ? 1 : checkCost(options.cost)
 }
 
 function checkAlgorithm(algorithm: unknown): void {
-  const step = (algorithm as Algorithm | null | undefined)?.step
-  if (typeof step === 'function') return
-  throw coded(
-    new TypeError(
-      'algorithm: expected what a factory returns, such as tokenBucket({ limit: 100, window: "1m" })',
-    ),
-    'SLUICE_INVALID_OPTION',
-    'algorithm',
-  )
+  having('step', 'algorithm', algorithm, "an algorithm such as tokenBucket({ limit: 100, window: '1m' })")
 }

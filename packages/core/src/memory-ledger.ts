@@ -15,45 +15,45 @@ import { warnOnce } from './warnings.js'
  */
 export class MemoryLedger implements Ledger<false> {
   readonly async = false
-  private readonly clock: Clock
-  private readonly maxKeys: number
-  private readonly forgetsRefused: boolean
-  private readonly slotOf = new Map<string, number>()
-  private readonly sweeper = new Hand()
-  private readonly sampler = new Hand()
-  private slots: Slots
-  private scratch: Float64Array
-  private eras: Era[]
-  private algorithm: Algorithm
-  private lanes: number
-  private era = 0
-  private births = 0
-  private sweepsIn = SLOTS_PER_SWEEP
+  readonly #clock: Clock
+  readonly #maxKeys: number
+  readonly #forgetsRefused: boolean
+  readonly #slotOf = new Map<string, number>()
+  readonly #sweeper = new Hand()
+  readonly #sampler = new Hand()
+  #slots: Slots
+  #scratch: Float64Array
+  #eras: Era[]
+  #algorithm: Algorithm
+  #lanes: number
+  #era = 0
+  #births = 0
+  #sweepsIn = SLOTS_PER_SWEEP
 
   constructor(spec: LedgerSpec, maxKeys: number, forgetsRefused: boolean) {
-    this.clock = spec.clock
-    this.maxKeys = maxKeys
-    this.forgetsRefused = forgetsRefused
-    this.algorithm = spec.algorithm
-    this.lanes = spec.algorithm.lanes
-    this.slots = new Slots(this.lanes)
-    this.scratch = new Float64Array(this.lanes)
-    this.eras = [{ algorithm: spec.algorithm, sinceUs: 0, next: undefined }]
+    this.#clock = spec.clock
+    this.#maxKeys = maxKeys
+    this.#forgetsRefused = forgetsRefused
+    this.#algorithm = spec.algorithm
+    this.#lanes = spec.algorithm.lanes
+    this.#slots = new Slots(this.#lanes)
+    this.#scratch = new Float64Array(this.#lanes)
+    this.#eras = [{ algorithm: spec.algorithm, sinceUs: 0, next: undefined }]
   }
 
   get size(): number {
-    return this.slotOf.size
+    return this.#slotOf.size
   }
 
   decide(key: string, cost: number, maxWaitUs: number, commit: boolean): Decision {
-    return this.decideAt(this.clock.nowUs(), subjectOf(key), cost, maxWaitUs, commit)
+    return this.decideAt(this.#clock.nowUs(), subjectOf(key), cost, maxWaitUs, commit)
   }
 
   book(key: string, cost: number, maxWaitUs: number): Booked {
-    const nowUs = this.clock.nowUs()
+    const nowUs = this.#clock.nowUs()
     const subject = subjectOf(key)
     const decision = this.decideAt(nowUs, subject, cost, maxWaitUs, true)
-    const slot = decision.allowed && cost > 0 ? this.slotOf.get(subject) : undefined
+    const slot = decision.allowed && cost > 0 ? this.#slotOf.get(subject) : undefined
     if (slot === undefined) return { decision }
     const page = this.pageOf(slot)
     const index = slot & PAGE_MASK
@@ -61,7 +61,7 @@ export class MemoryLedger implements Ledger<false> {
       atUs: nowUs,
       actUs: nowUs + decision.waitUs,
       cost,
-      mark: page.state.slice(index * this.lanes, (index + 1) * this.lanes),
+      mark: page.state.slice(index * this.#lanes, (index + 1) * this.#lanes),
       era: this.currentEra,
       birth: (page.stamps[index] as number) >>> ERA_BITS,
     }
@@ -70,34 +70,34 @@ export class MemoryLedger implements Ledger<false> {
 
   cancel(key: string, booking: Booking): number {
     return this.withHolder(key, booking as MemoryBooking, (state, at, nowUs, held) =>
-      this.algorithm.cancel(state, at, nowUs, held),
+      this.#algorithm.cancel(state, at, nowUs, held),
     )
   }
 
   refund(key: string, booking: Booking): number {
     return this.withHolder(key, booking as MemoryBooking, (state, at, nowUs, held) =>
       nowUs < held.actUs
-        ? this.algorithm.cancel(state, at, nowUs, held)
-        : this.algorithm.refund(state, at, nowUs, held.cost, held),
+        ? this.#algorithm.cancel(state, at, nowUs, held)
+        : this.#algorithm.refund(state, at, nowUs, held.cost, held),
     )
   }
 
   reset(key: string): void {
     const subject = subjectOf(key)
-    const slot = this.slotOf.get(subject)
+    const slot = this.#slotOf.get(subject)
     if (slot !== undefined) this.forget(subject, slot)
   }
 
   update(algorithm: Algorithm): void {
-    const previous = this.algorithm
-    this.algorithm = algorithm
-    const era: Era = { algorithm, sinceUs: this.clock.nowUs(), next: undefined }
-    if (algorithm.name !== previous.name || algorithm.lanes !== this.lanes) this.startAfresh(era)
+    const previous = this.#algorithm
+    this.#algorithm = algorithm
+    const era: Era = { algorithm, sinceUs: this.#clock.nowUs(), next: undefined }
+    if (algorithm.name !== previous.name || algorithm.lanes !== this.#lanes) this.startAfresh(era)
     else if (!sameArgs(algorithm, previous)) this.startEra(era)
   }
 
   sweepAll(): void {
-    this.sweep(this.clock.nowUs(), Infinity)
+    this.sweep(this.#clock.nowUs(), Infinity)
   }
 
   private decideAt(
@@ -107,69 +107,74 @@ export class MemoryLedger implements Ledger<false> {
     maxWaitUs: number,
     commit: boolean,
   ): Decision {
-    if (--this.sweepsIn <= 0) this.sweep(nowUs, SLOTS_PER_SWEEP)
-    const slot = this.slotOf.get(subject)
+    if (--this.#sweepsIn <= 0) this.sweep(nowUs, SLOTS_PER_SWEEP)
+    const slot = this.#slotOf.get(subject)
     if (slot === undefined) return this.meet(nowUs, subject, cost, maxWaitUs, commit)
     const page = this.pageOf(slot)
     const index = slot & PAGE_MASK
-    if (((page.stamps[index] as number) & ERA_MASK) !== this.era) this.convert(page, index)
-    return this.algorithm.step(page.state, index * this.lanes, nowUs, cost, maxWaitUs, commit)
+    if (((page.stamps[index] as number) & ERA_MASK) !== this.#era) this.convert(page, index)
+    return this.#algorithm.step(page.state, index * this.#lanes, nowUs, cost, maxWaitUs, commit)
   }
 
   /** Decides for a key that is not held, and holds it once it has been granted something. */
   private meet(nowUs: number, subject: string, cost: number, maxWaitUs: number, commit: boolean): Decision {
-    this.scratch.fill(0)
-    const decision = this.algorithm.step(this.scratch, 0, nowUs, cost, maxWaitUs, commit)
-    if (!decision.allowed || !commit || cost === 0 || this.lanes === 0) return decision
-    if (this.slotOf.size >= this.maxKeys) {
-      const roomAtUs = this.makeRoom(nowUs)
-      if (roomAtUs > nowUs) return this.noRoom(roomAtUs - nowUs)
+    this.#scratch.fill(0)
+    const decision = this.#algorithm.step(this.#scratch, 0, nowUs, cost, maxWaitUs, commit)
+    if (!decision.allowed || cost === 0 || this.#lanes === 0) return decision
+    if (this.#slotOf.size >= this.#maxKeys) {
+      const victim = this.leastLoaded(nowUs)
+      if (victim.passesInUs > 0 && !this.#forgetsRefused) return this.noRoom(victim.passesInUs)
+      if (commit) this.forgetLoaded(victim)
     }
-    this.sweepsIn -= SLOTS_PER_NEW_KEY - 1
-    const slot = this.slots.take()
+    if (!commit) return decision
+    this.#sweepsIn -= SLOTS_PER_NEW_KEY - 1
+    const slot = this.#slots.take()
     const page = this.pageOf(slot)
     const index = slot & PAGE_MASK
     const held = flatCopy(subject)
-    this.births = (this.births + 1) & BIRTH_MASK
-    page.state.set(this.scratch, index * this.lanes)
+    this.#births = (this.#births + 1) & BIRTH_MASK
+    page.state.set(this.#scratch, index * this.#lanes)
     page.keys[index] = held
-    page.stamps[index] = (this.births << ERA_BITS) | this.era
-    this.slotOf.set(held, slot)
+    page.stamps[index] = (this.#births << ERA_BITS) | this.#era
+    this.#slotOf.set(held, slot)
     return decision
   }
 
-  /** Forgets the least loaded of a few keys. Returns when there is room: now, or when one of them will have rested. */
-  private makeRoom(nowUs: number): number {
-    let least = Infinity
-    let victim = -1
+  /** Of a few keys the one that has the least of its limit in use, or, if all are being refused, passes soonest. */
+  private leastLoaded(nowUs: number): Candidate {
+    let least: Candidate = { slot: -1, load: Infinity, passesInUs: Infinity }
     let seen = 0
-    let restsAtUs = Infinity
-    this.sampler.move(this.slots.pages, Infinity, (page, slot) => {
+    this.#sampler.move(this.#slots.pages, Infinity, (page, slot) => {
       const index = slot & PAGE_MASK
-      if (((page.stamps[index] as number) & ERA_MASK) !== this.era) this.convert(page, index)
-      const load = this.algorithm.load(page.state, index * this.lanes, nowUs)
-      if (load < least) {
-        least = load
-        victim = slot
-      }
-      restsAtUs = Math.min(restsAtUs, this.algorithm.restsAt(page.state, index * this.lanes))
+      if (((page.stamps[index] as number) & ERA_MASK) !== this.#era) this.convert(page, index)
+      const load = this.#algorithm.load(page.state, index * this.#lanes, nowUs)
+      const passesInUs = load < 1 ? 0 : this.passesInUs(page, index, nowUs)
+      if (load < least.load || (load === 1 && passesInUs < least.passesInUs))
+        least = { slot, load, passesInUs }
       return ++seen === SAMPLES || load === 0
     })
-    if (least >= 1) {
-      if (!this.forgetsRefused) return restsAtUs
+    // Whoever is told to come back then finds this key among the next few.
+    if (least.passesInUs > 0) this.#sampler.goTo(least.slot)
+    return least
+  }
+
+  private passesInUs(page: Page, index: number, nowUs: number): number {
+    return this.#algorithm.step(page.state, index * this.#lanes, nowUs, 1, 0, false).retryAfterUs
+  }
+
+  private forgetLoaded({ slot, passesInUs }: Candidate): void {
+    if (passesInUs > 0)
       warnOnce(
         'SLUICE_FORGOT_REFUSED_KEY',
-        `The in-memory store is full (maxKeys ${this.maxKeys}) of keys that are being refused, and has forgotten one of them. ` +
-          "Raise maxKeys, or choose onFull: 'refuse'.",
+        `The in-memory store is full (maxKeys ${this.#maxKeys}) of keys that are being refused, and has forgotten ` +
+          "one of them. Raise maxKeys, or choose onFull: 'refuse'.",
       )
-    }
-    this.forget(this.pageOf(victim).keys[victim & PAGE_MASK] as string, victim)
-    return nowUs
+    this.forget(this.pageOf(slot).keys[slot & PAGE_MASK] as string, slot)
   }
 
   private noRoom(waitUs: number): Decision {
     const gauge = fixedGauge({
-      limit: this.algorithm.policy.limit,
+      limit: this.#algorithm.policy.limit,
       remaining: 0,
       balance: 0,
       refillAfterUs: waitUs,
@@ -184,21 +189,21 @@ export class MemoryLedger implements Ledger<false> {
     booking: MemoryBooking,
     act: (state: Float64Array, at: number, nowUs: number, booking: Booking) => number,
   ): number {
-    const slot = this.slotOf.get(subjectOf(key))
+    const slot = this.#slotOf.get(subjectOf(key))
     if (slot === undefined) return 0
     const page = this.pageOf(slot)
     const index = slot & PAGE_MASK
     if ((page.stamps[index] as number) >>> ERA_BITS !== booking.birth) return 0
-    if (((page.stamps[index] as number) & ERA_MASK) !== this.era) this.convert(page, index)
+    if (((page.stamps[index] as number) & ERA_MASK) !== this.#era) this.convert(page, index)
     for (let era = booking.era; era.next !== undefined; era = era.next)
       era.next.algorithm.adopt(booking.mark, 0, era.next.sinceUs, era.algorithm)
     booking.era = this.currentEra
-    return act(page.state, index * this.lanes, this.clock.nowUs(), booking)
+    return act(page.state, index * this.#lanes, this.#clock.nowUs(), booking)
   }
 
   private forget(subject: string, slot: number): void {
-    this.slotOf.delete(subject)
-    this.slots.giveBack(slot)
+    this.#slotOf.delete(subject)
+    this.#slots.giveBack(slot)
   }
 
   /**
@@ -206,12 +211,12 @@ export class MemoryLedger implements Ledger<false> {
    * forget and meet it each time costs more than to keep it.
    */
   private sweep(nowUs: number, slots: number): void {
-    this.sweepsIn = SLOTS_PER_SWEEP
-    const restedBeforeUs = nowUs - Math.max(LEAST_REST_US, (this.algorithm.policy.windowMs ?? 0) * 1000)
-    this.sweeper.move(this.slots.pages, slots, (page, slot) => {
+    this.#sweepsIn = SLOTS_PER_SWEEP
+    const restedBeforeUs = nowUs - Math.max(LEAST_REST_US, (this.#algorithm.policy.windowMs ?? 0) * 1000)
+    this.#sweeper.move(this.#slots.pages, slots, (page, slot) => {
       const index = slot & PAGE_MASK
-      if (((page.stamps[index] as number) & ERA_MASK) !== this.era) this.convert(page, index)
-      if (this.algorithm.restsAt(page.state, index * this.lanes) <= restedBeforeUs)
+      if (((page.stamps[index] as number) & ERA_MASK) !== this.#era) this.convert(page, index)
+      if (this.#algorithm.restsAt(page.state, index * this.#lanes) <= restedBeforeUs)
         this.forget(page.keys[index] as string, slot)
       return false
     })
@@ -220,46 +225,46 @@ export class MemoryLedger implements Ledger<false> {
   /** Brings a slot's lanes from the era that wrote them to this one, through all between. */
   private convert(page: Page, index: number): void {
     const stamp = page.stamps[index] as number
-    const at = index * this.lanes
-    for (let era = this.eras[stamp & ERA_MASK] as Era; era.next !== undefined; era = era.next)
+    const at = index * this.#lanes
+    for (let era = this.#eras[stamp & ERA_MASK] as Era; era.next !== undefined; era = era.next)
       era.next.algorithm.adopt(page.state, at, era.next.sinceUs, era.algorithm)
-    page.stamps[index] = (stamp & ~ERA_MASK) | this.era
+    page.stamps[index] = (stamp & ~ERA_MASK) | this.#era
   }
 
   private startEra(era: Era): void {
     this.currentEra.next = era
-    if (this.eras.length > ERA_MASK) this.endOldEras(era)
-    else this.era = this.eras.push(era) - 1
+    if (this.#eras.length > ERA_MASK) this.endOldEras(era)
+    else this.#era = this.#eras.push(era) - 1
   }
 
   /** The era numbers are used up: convert every key now and number afresh. */
   private endOldEras(era: Era): void {
-    for (const slot of this.slotOf.values()) {
+    for (const slot of this.#slotOf.values()) {
       const page = this.pageOf(slot)
       const index = slot & PAGE_MASK
       this.convert(page, index)
       page.stamps[index] = (page.stamps[index] as number) & ~ERA_MASK
     }
-    this.eras = [era]
-    this.era = 0
+    this.#eras = [era]
+    this.#era = 0
   }
 
   /** Another algorithm cannot read these states: every key is one never seen. */
   private startAfresh(era: Era): void {
-    this.slotOf.clear()
-    this.lanes = era.algorithm.lanes
-    this.slots = new Slots(this.lanes)
-    this.scratch = new Float64Array(this.lanes)
-    this.eras = [era]
-    this.era = 0
+    this.#slotOf.clear()
+    this.#lanes = era.algorithm.lanes
+    this.#slots = new Slots(this.#lanes)
+    this.#scratch = new Float64Array(this.#lanes)
+    this.#eras = [era]
+    this.#era = 0
   }
 
   private get currentEra(): Era {
-    return this.eras[this.era] as Era
+    return this.#eras[this.#era] as Era
   }
 
   private pageOf(slot: number): Page {
-    return this.slots.pages[slot >>> PAGE_BITS] as Page
+    return this.#slots.pages[slot >>> PAGE_BITS] as Page
   }
 }
 
@@ -267,6 +272,13 @@ interface Era {
   readonly algorithm: Algorithm
   readonly sinceUs: number
   next: Era | undefined
+}
+
+interface Candidate {
+  readonly slot: number
+  readonly load: number
+  /** 0 while it is not being refused. */
+  readonly passesInUs: number
 }
 
 interface MemoryBooking extends Booking {

@@ -35,9 +35,9 @@ export interface MemoryStore extends SyncStore {
  */
 export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
   checkOptions('memoryStore', options, ['maxKeys', 'onFull'])
-  const maxKeys = wholeNumber('maxKeys', options.maxKeys ?? 100_000)
+  const { maxKeys = 100_000, onFull = 'forget' } = options
+  wholeNumber('maxKeys', maxKeys)
   if (maxKeys < 1 || maxKeys > MOST_KEYS) throw invalid(RangeError, 'maxKeys', '1 to 2^23 keys', maxKeys)
-  const onFull = options.onFull ?? 'forget'
   if (onFull !== 'forget' && onFull !== 'refuse')
     throw invalid(TypeError, 'onFull', "'forget' or 'refuse'", onFull)
 

@@ -1,41 +1,20 @@
 import { coded, invalid } from './errors.js'
 
-/** Names other limiters use for an option of ours, so that the error can say which. */
-const FOREIGN_NAMES: Record<string, string> = {
-  capacity: 'burst',
-  duration: 'window',
-  errorHandler: 'onRefused',
-  generateKey: 'key',
-  handler: 'onRefused',
-  id: 'key',
-  identifier: 'name',
-  interval: 'window',
-  keyGenerator: 'key',
-  limitReached: 'onRefused',
-  max: 'limit',
-  onLimitReached: 'onRefused',
-  onExceeded: 'onRefused',
-  period: 'window',
-  points: 'limit',
-  rate: 'limit',
-  skip: 'key',
-  standardHeaders: 'headers',
-  throttle: 'onRefused',
-  timeWindow: 'window',
-  tokens: 'cost',
-  weight: 'cost',
-}
-
 /**
  * Checks that `options` is an object whose every property is one of `known`; a misspelt or foreign option would
- * otherwise be a limit that silently does not apply.
+ * otherwise be a limit that silently does not apply. `foreign` has the names others use for an option of ours.
  */
-export function checkOptions(owner: string, options: unknown, known: readonly string[]): void {
+export function checkOptions(
+  owner: string,
+  options: unknown,
+  known: readonly string[],
+  foreign: Readonly<Record<string, string>> = {},
+): void {
   if (typeof options !== 'object' || options === null || Array.isArray(options))
     throw invalid(TypeError, `${owner} options`, 'an object', options)
   for (const name of Object.keys(options)) {
     if (known.includes(name)) continue
-    const nearest = nearestOption(name, known)
+    const nearest = Object.hasOwn(foreign, name) ? foreign[name] : nearestOf(name, known)
     const hint = nearest === undefined ? `the options are ${known.join(', ')}` : `did you mean '${nearest}'?`
     throw coded(
       new TypeError(`${owner}: unknown option ${JSON.stringify(name)}; ${hint}`),
@@ -61,36 +40,37 @@ export function policyName(option: string, value: unknown): string {
   return value
 }
 
+/** Checks that a value is of a kind that is known by one of its methods. */
+export function having(method: string, option: string, value: unknown, expected: string): void {
+  const candidate = value as Record<string, unknown> | null | undefined
+  if (typeof candidate?.[method] !== 'function') throw invalid(TypeError, option, expected, value)
+}
+
 export function callable(option: string, value: unknown): void {
   if (typeof value !== 'function') throw invalid(TypeError, option, 'a function', value)
 }
 
-function nearestOption(name: string, known: readonly string[]): string | undefined {
-  const foreign = Object.hasOwn(FOREIGN_NAMES, name) ? FOREIGN_NAMES[name] : undefined
-  if (foreign !== undefined && known.includes(foreign)) return foreign
-  const wanted = name.toLowerCase()
-  let nearest: string | undefined
-  let least = Math.max(2, Math.floor(name.length / 2))
-  for (const candidate of known) {
-    const distance = editDistance(wanted, candidate.toLowerCase())
-    if (distance <= least && (nearest === undefined || distance < least)) {
-      nearest = candidate
-      least = distance
-    }
-  }
-  return nearest
+/** The option that is spelt most alike, if any is. */
+function nearestOf(name: string, known: readonly string[]): string | undefined {
+  const distances = known.map(option => editDistance(name.toLowerCase(), option.toLowerCase()))
+  const least = Math.min(...distances)
+  return least > Math.max(2, name.length / 2) ? undefined : known[distances.indexOf(least)]
 }
 
 /** Levenshtein's distance, one row at a time. */
 function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, column) => column)
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i]
-    for (let j = 1; j <= b.length; j++) {
-      const substituted = (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1)
-      next.push(Math.min(substituted, (row[j] as number) + 1, (next[j - 1] as number) + 1))
-    }
+  for (const [i, letter] of [...a].entries()) {
+    const next = [i + 1]
+    for (const [j, other] of [...b].entries())
+      next.push(
+        Math.min(
+          (row[j] as number) + (letter === other ? 0 : 1),
+          (row[j + 1] as number) + 1,
+          (next[j] as number) + 1,
+        ),
+      )
     row = next
   }
-  return row[b.length] as number
+  return row.at(-1) as number
 }

@@ -81,6 +81,11 @@ export class Slots {
 export class Hand {
   #next = 0
 
+  /** Sets it on a slot, which it looks at next. */
+  goTo(slot: number): void {
+    this.#next = slot
+  }
+
   /**
    * Moves over at most `count` slots, at most about one round, and calls `visit` for each slot in use, until that
    * returns true.

@@ -84,10 +84,10 @@ export interface Rules<X extends Exchange> {
 
 /** Checks the options of an adapter once, when it is made. */
 export function rulesOf<X extends Exchange>(options: HttpOptions<X>): Rules<X> {
-  checkOptions('rateLimit', options, [...LIMIT_DOOR, 'limiter', ...REQUEST_OPTIONS])
+  checkOptions('rateLimit', options, [...LIMIT_DOOR, 'limiter', ...REQUEST_OPTIONS], FOREIGN_NAMES)
   if (options.key !== undefined) callable('key', options.key)
   if (options.onRefused !== undefined) callable('onRefused', options.onRefused)
-  const cost = options.cost ?? 1
+  const { cost = 1 } = options
   if (options.headers !== undefined && options.headers !== false && options.headers !== 'draft-8')
     throw invalid(TypeError, 'headers', "'draft-8' or false", options.headers)
   return {
@@ -106,6 +106,23 @@ export function checkLimiter(value: unknown): Limiter {
 
 const LIMIT_DOOR = ['limit', 'window', 'name', 'store', 'clock'] as const
 const REQUEST_OPTIONS = ['key', 'cost', 'onRefused', 'headers'] as const
+
+/** Names other limiters use for an option of ours. */
+const FOREIGN_NAMES: Record<string, string> = {
+  duration: 'window',
+  generateKey: 'key',
+  handler: 'onRefused',
+  keyGenerator: 'key',
+  limitReached: 'onRefused',
+  max: 'limit',
+  onLimitReached: 'onRefused',
+  onExceeded: 'onRefused',
+  period: 'window',
+  points: 'limit',
+  skip: 'key',
+  standardHeaders: 'headers',
+  timeWindow: 'window',
+}
 
 function limiterOf<X extends Exchange>(options: HttpOptions<X>): Rules<X>['limiter'] {
   if (options.limiter === undefined) {

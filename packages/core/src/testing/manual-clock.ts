@@ -29,7 +29,8 @@ export interface ManualClock extends Clock {
  */
 export function manualClock(options: { startMs?: number } = {}): ManualClock {
   checkOptions('manualClock', options, ['startMs'])
-  let nowUs = timeToUs('startMs', options.startMs ?? Date.UTC(2025, 0, 1))
+  const { startMs = Date.UTC(2025, 0, 1) } = options
+  let nowUs = timeToUs('startMs', startMs)
   return {
     nowUs: () => nowUs,
     get nowMs() {

@@ -1,0 +1,49 @@
+// The longest single call while a store grows to its bound and while its keys expire, garbage collection included.
+import { createLimiter, memoryStore, tokenBucket } from '@sluice/core'
+import { median, table } from './rounds.js'
+
+const RUNS = 5
+
+table([['longest single call', 'growing ms', 'at the bound ms', 'expiring ms', 'goal']])
+for (const [maxKeys, goal] of /** @type {const} */ ([
+  [100_000, '<= 5'],
+  [1_000_000, '<= 30'],
+])) {
+  const runs = Array.from({ length: RUNS }, () => longestCalls(maxKeys))
+  const cells = [0, 1, 2].map(phase => median(runs.map(run => run[phase] ?? 0)).toFixed(1))
+  table([[`${maxKeys.toLocaleString('en')} keys, median of ${RUNS}`, ...cells, goal]])
+}
+
+/** @param {number} maxKeys */
+function longestCalls(maxKeys) {
+  let nowUs = 1_700_000_000_000_000
+  const store = memoryStore({ maxKeys })
+  const limiter = createLimiter(tokenBucket({ limit: 100, window: '1m' }), {
+    store,
+    clock: { nowUs: () => nowUs },
+  })
+  let made = 0
+  globalThis.gc?.()
+  const growing = longest(maxKeys, () => limiter.tryAcquire(`client:${made++}`))
+  const atBound = longest(maxKeys / 4, () => limiter.tryAcquire(`client:${made++}`))
+  nowUs += 200_000_000
+  const expiring = longest(maxKeys * 1.1, () => limiter.tryAcquire('client'))
+  if (store.size > 1) throw new Error(`${store.size} keys have not expired`)
+  return [growing, atBound, expiring]
+}
+
+/**
+ * @param {number} calls
+ * @param {() => unknown} call
+ */
+function longest(calls, call) {
+  let longestMs = 0
+  let beforeMs = performance.now()
+  for (let number = 0; number < calls; number++) {
+    call()
+    const afterMs = performance.now()
+    longestMs = Math.max(longestMs, afterMs - beforeMs)
+    beforeMs = afterMs
+  }
+  return longestMs
+}

@@ -1,0 +1,42 @@
+// Bytes per key at 1,000,000 keys: heapUsed + arrayBuffers, without the text of the keys.
+import { createLimiter, memoryStore, tokenBucket } from '@sluice/core'
+import { Floor } from './floor.js'
+import { table } from './rounds.js'
+
+const COUNT = 1_000_000
+// Short enough that the store needs no copy of its own, so that both hold the same texts.
+const keys = Array.from({ length: COUNT }, (_, index) => `user:${index}`)
+
+const floor = bytesPerKey(() => {
+  const limiter = new Floor(100, 3_600_000)
+  for (const key of keys) limiter.allows(key)
+  return limiter
+})
+const sluice = bytesPerKey(() => {
+  const limiter = createLimiter(tokenBucket({ limit: 100, window: '1h' }), {
+    store: memoryStore({ maxKeys: COUNT }),
+  })
+  for (const key of keys) limiter.tryAcquire(key)
+  return limiter
+})
+table([
+  ['memory per key', 'floor B', 'tokenBucket B', 'ratio', 'goal'],
+  ['1,000,000 keys', floor.toFixed(0), sluice.toFixed(0), (sluice / floor).toFixed(2), '<= 0.8'],
+])
+
+/** @param {() => object} fill */
+function bytesPerKey(fill) {
+  const before = used()
+  const holder = fill()
+  const bytes = (used() - before) / COUNT
+  // Keeps the holder alive until here.
+  if (Object.keys(holder).length < 0) throw new Error('unreachable')
+  return bytes
+}
+
+function used() {
+  globalThis.gc?.()
+  globalThis.gc?.()
+  const { heapUsed, arrayBuffers } = process.memoryUsage()
+  return heapUsed + arrayBuffers
+}

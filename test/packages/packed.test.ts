@@ -1,0 +1,126 @@
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { publint } from 'publint'
+import { formatMessage } from 'publint/utils'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Running, run } from '../support/process.js'
+
+const ROOT = join(import.meta.dirname, '../..')
+const PACKAGES = ['core', 'express']
+const ENTRIES = {
+  '@sluice/core': ['createLimiter', 'memoryStore', 'parseDuration', 'tokenBucket', 'unlimited'],
+  '@sluice/core/http': ['createGuard', 'writeFields'],
+  '@sluice/core/testing': ['manualClock'],
+  '@sluice/express': ['rateLimit'],
+}
+
+let folder: string
+const tarballs: Record<string, string> = {}
+
+/** Packs every package as it would be published and installs the tarballs in a folder outside the workspace. */
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'sluice-packed-'))
+  await run('npx', ['tsc', '--build', ...PACKAGES.map(name => `packages/${name}`)], ROOT)
+  const { packageManager } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'))
+  for (const name of PACKAGES) {
+    const tarball = join(folder, `sluice-${name}.tgz`)
+    await run('npx', ['--yes', packageManager, 'pack', '--out', tarball], join(ROOT, 'packages', name))
+    tarballs[`@sluice/${name}`] = `file:${tarball}`
+  }
+  await writeFile(join(folder, 'package.json'), JSON.stringify({ private: true, dependencies: tarballs }))
+  await run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', 'express@5'], folder)
+}, 120_000)
+
+afterAll(() => rm(folder, { recursive: true, force: true }))
+
+describe.each(Object.entries(ENTRIES))('%s, packed and installed', (entry, names) => {
+  const check = `for (const name of ${JSON.stringify(names)}) if (typeof it[name] !== 'function') throw new Error(name)`
+
+  test('can be required', async () => {
+    await run('node', ['-e', `const it = require('${entry}'); ${check}`], folder)
+  })
+
+  test('can be imported', async () => {
+    await run('node', ['--input-type=module', '-e', `import * as it from '${entry}'; ${check}`], folder)
+  })
+})
+
+describe.each(PACKAGES)('the package of %s', name => {
+  test('has nothing publint objects to', async () => {
+    const pkgDir = join(folder, 'node_modules/@sluice', name)
+    const { messages, pkg } = await publint({ pkgDir, level: 'warning', strict: true })
+    expect(messages.map(message => formatMessage(message, pkg ?? {}))).toEqual([])
+  })
+
+  test('has types that resolve', async () => {
+    const tarball = join(folder, `sluice-${name}.tgz`)
+    await run('npx', ['attw', tarball, '--profile', 'esm-only', '--format', 'ascii'], join(ROOT, 'test'))
+  })
+
+  test('ships no build state and names no workspace', async () => {
+    const files = await run('tar', ['-tzf', join(folder, `sluice-${name}.tgz`)], folder)
+    expect(files).toMatch(/package\/LICENSE/)
+    expect(files).not.toMatch(/tsbuildinfo/)
+    const manifest = await readFile(join(folder, 'node_modules/@sluice', name, 'package.json'), 'utf8')
+    expect(manifest).not.toMatch(/workspace:|src\/index\.ts/)
+  })
+})
+
+test('core has no runtime dependency', async () => {
+  const manifest = JSON.parse(await readFile(join(folder, 'node_modules/@sluice/core/package.json'), 'utf8'))
+  expect(manifest.dependencies ?? {}).toEqual({})
+})
+
+describe('examples/express, copied out of the workspace', () => {
+  let copy: string
+
+  beforeAll(async () => {
+    copy = join(folder, 'example')
+    await cp(join(ROOT, 'examples/express'), copy, {
+      recursive: true,
+      filter: source => !source.includes('node_modules'),
+    })
+    const manifest = JSON.parse(await readFile(join(copy, 'package.json'), 'utf8'))
+    manifest.dependencies = { ...manifest.dependencies, ...tarballs }
+    await writeFile(join(copy, 'package.json'), JSON.stringify(manifest))
+    await run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline'], copy)
+  }, 120_000)
+
+  test('is short enough to copy', async () => {
+    const lines = (await readFile(join(copy, 'server.js'), 'utf8')).trimEnd().split('\n')
+    expect(lines.length).toBeLessThan(40)
+  })
+
+  test('limits the app: 200 with the last permit, then 429 with Retry-After', async () => {
+    const server = new Running(['server.js'], copy, { PORT: '0', LIMIT: '1' })
+    try {
+      const [, url] = (await server.printed(/listening on (\S+)/)) as unknown as [string, string]
+      const first = await fetch(url)
+      expect([first.status, await first.text()]).toEqual([200, 'Hello\n'])
+      expect(first.headers.get('RateLimit')).toMatch(/^"default";r=0;t=\d+$/)
+      expect(first.headers.get('RateLimit-Policy')).toBe('"default";q=1;w=60')
+
+      const second = await fetch(url)
+      expect(second.status).toBe(429)
+      expect(Number(second.headers.get('Retry-After'))).toBeGreaterThanOrEqual(1)
+      expect(second.headers.get('Cache-Control')).toBe('no-store')
+      expect(second.headers.get('Content-Type')).toBe('application/problem+json')
+      expect(await second.json()).toMatchObject({ title: 'Quota Exceeded', 'violated-policies': ['default'] })
+    } finally {
+      await server.stop()
+    }
+  })
+
+  test('limits a route by a limiter of its own, with a cost', async () => {
+    const server = new Running(['server.js'], copy, { PORT: '0' })
+    try {
+      const [, url] = (await server.printed(/listening on (\S+)/)) as unknown as [string, string]
+      const search = await fetch(`${url}/search?export=1`)
+      expect(await search.json()).toEqual({ found: [], remaining: 0 })
+      expect((await fetch(`${url}/search`)).status).toBe(429)
+    } finally {
+      await server.stop()
+    }
+  })
+})
