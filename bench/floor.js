@@ -6,7 +6,7 @@ export class Floor {
   /**
    * @param {number} limit
    * @param {number} windowMs
-   * @param {number} maxKeys the oldest key makes room for a new one
+   * @param {number} maxKeys when it is reached, all keys are dropped
    */
   constructor(limit, windowMs, maxKeys = Infinity) {
     this.limit = limit
@@ -19,8 +19,7 @@ export class Floor {
     const now = Date.now()
     const entry = this.map.get(key)
     if (entry === undefined || entry.reset <= now) {
-      if (entry === undefined && this.map.size >= this.maxKeys)
-        this.map.delete(/** @type {string} */ (this.map.keys().next().value))
+      if (entry === undefined && this.map.size >= this.maxKeys) this.map = new Map()
       this.map.set(key, { count: 1, reset: now + this.windowMs })
       return true
     }

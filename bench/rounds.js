@@ -8,18 +8,18 @@
  */
 export async function medians(contenders, count) {
   const names = /** @type {Name[]} */ (Object.keys(contenders))
-  const results = /** @type {Record<Name, number[]>} */ (Object.fromEntries(names.map(name => [name, []])))
+  /** @type {Map<Name, number[]>} */
+  const results = new Map(names.map(name => [name, []]))
   for (let round = 0; round <= count; round++) {
     // Every round starts with another one, so that none always follows the same.
     for (const turn of names.keys()) {
       const name = /** @type {Name} */ (names[(turn + round) % names.length])
       const result = await contenders[name]()
-      if (round > 0) results[name].push(result)
+      if (round > 0) results.get(name)?.push(result)
     }
   }
-  return /** @type {Record<Name, number>} */ (
-    Object.fromEntries(names.map(name => [name, median(results[name])]))
-  )
+  const entries = [...results].map(([name, values]) => [name, median(values)])
+  return /** @type {Record<Name, number>} */ (Object.fromEntries(entries))
 }
 
 /** @param {number[]} values */

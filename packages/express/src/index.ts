@@ -1,12 +1,12 @@
 import type { Decision } from '@sluice/core'
 import {
   createGuard,
+  finish,
   type Host,
   type HttpOptions,
   type MaybePromise,
-  PROBLEM_JSON,
   proceed,
-  type Refusal,
+  sendProblem,
   type Verdict,
   writeFields,
 } from '@sluice/core/http'
@@ -58,7 +58,7 @@ export function rateLimit(options: RateLimitOptions): RequestHandler {
 
 const host: Host<Request> = {
   address: req => req.ip,
-  gone: req => req.socket.destroyed,
+  gone: req => req.socket?.destroyed === true,
 }
 
 /** Puts a verdict into effect; the answer says whether the request goes on. */
@@ -71,30 +71,20 @@ function apply(
   if (verdict.outcome === 'abandoned' || res.writableEnded) return false
   if (verdict.outcome === 'skipped') return true
   req.rateLimit = verdict.decision
-  if (!res.headersSent) writeFields(verdict.fields, res)
-  if (verdict.outcome === 'allowed') return true
-
-  res.statusCode = verdict.refusal.status
-  if (onRefused === undefined) return answer(res, verdict.refusal)
-  return proceed(onRefused(req, res, verdict.refusal), () => answer(res, verdict.refusal))
-}
-
-function answer(res: Response, refusal: Refusal): false {
-  if (res.headersSent) return false
-  res.setHeader('Content-Type', PROBLEM_JSON)
-  res.end(JSON.stringify(refusal.problem))
-  return false
-}
-
-/** Calls `goOn` or `fail` once, or neither. */
-function finish(act: () => MaybePromise<boolean>, goOn: () => void, fail: (error: unknown) => void): void {
-  let goesOn: MaybePromise<boolean>
-  try {
-    goesOn = act()
-  } catch (error) {
-    fail(error)
-    return
+  if (verdict.outcome === 'allowed') {
+    if (!res.headersSent) writeFields(verdict.fields, res)
+    return true
   }
-  if (typeof goesOn !== 'boolean') goesOn.then(value => value && goOn(), fail)
-  else if (goesOn) goOn()
+
+  // Somebody began to answer while the key was looked for; a refusal cannot be said any more, nor the request go on.
+  if (res.headersSent) {
+    res.destroy()
+    return false
+  }
+  writeFields(verdict.fields, res)
+  res.statusCode = verdict.refusal.status
+  return proceed(onRefused?.(req, res, verdict.refusal), () => {
+    sendProblem(verdict.refusal, res)
+    return false
+  })
 }

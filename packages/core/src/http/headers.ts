@@ -101,7 +101,7 @@ function quoted(name: string): string {
 function resetSeconds(report: PolicyReport): number | undefined {
   if (report.violated) {
     if (report.waitMs === Infinity) return undefined
-    const seconds = ceilSeconds(report.waitMs ?? report.resetMs ?? report.windowMs)
+    const seconds = ceilSeconds(report.waitMs) ?? ceilSeconds(report.resetMs) ?? ceilSeconds(report.windowMs)
     return seconds === undefined ? undefined : Math.max(1, seconds)
   }
   const seconds = ceilSeconds(report.resetMs)

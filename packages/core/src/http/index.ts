@@ -1,4 +1,4 @@
-export { type HeaderHolder, writeFields } from './fields.js'
+export { finish, type NodeResponse, sendProblem, writeFields } from './answering.js'
 export { createGuard, type Field, type Guard, type Host, proceed, type Verdict } from './guard.js'
 export type {
   Exchange,
