@@ -359,7 +359,7 @@ describe('forgetting rested keys', () => {
     limiter.tryAcquire('first')
     const before = memoryInUse()
     for (let i = 0; i < 90_000; i++) limiter.tryAcquire(`a key of some length ${i}`)
-    expect(memoryInUse() - before).toBeGreaterThan(6 * MB)
+    expect(memoryInUse() - before).toBeGreaterThan(4 * MB)
     clock.advance('2m')
     store.sweep()
     expect(memoryInUse() - before).toBeLessThan(MB)

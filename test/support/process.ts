@@ -25,6 +25,7 @@ export class Running {
         this.output += text
         this.#child.emit('printed')
       })
+    this.#child.once('close', () => this.#child.emit('printed'))
   }
 
   /** Waits until it has printed what matches; throws when it ends without. */
@@ -33,7 +34,7 @@ export class Running {
       const match = pattern.exec(this.output)
       if (match !== null) return match
       if (this.#child.exitCode !== null) throw new Error(`ended without ${pattern}:\n${this.output}`)
-      await Promise.race([once(this.#child, 'printed'), once(this.#child, 'close')])
+      await once(this.#child, 'printed')
     }
   }
 

@@ -12,8 +12,6 @@ export const PAGE_MASK = PAGE_SLOTS - 1
 export class Page {
   readonly state: Float64Array
   readonly keys: (string | undefined)[] = new Array(PAGE_SLOTS)
-  /** A number per slot for whoever owns the pages. */
-  readonly stamps = new Uint32Array(PAGE_SLOTS)
   used = 0
   /** Slots from here on were never used. */
   untouched = 0

@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto'
 
 /** What a key is looked up as: itself, or its hash when it is longer than 128 bytes of UTF-8. */
 export function subjectOf(key: string): string {
-  return key.length <= SURELY_SHORT && key.charCodeAt(0) !== HASH_MARK ? key : subjectOfLong(key)
+  return key.length <= SURELY_SHORT ? key : subjectOfLong(key)
 }
 
 /** A copy that shares no memory with the text it was cut from. Lossless, lone surrogates included. */
@@ -20,7 +20,10 @@ const MAX_BYTES = 128
 const SURELY_SHORT = Math.floor(MAX_BYTES / 3)
 /** V8 copies shorter substrings by itself. */
 const SHORTEST_SLICE = 13
-/** Hashes start with NUL, and so a key that starts with NUL is hashed: no key can be spelt like another's hash. */
+/**
+ * Hashes start with NUL and are not surely short; a key like that is hashed again, so that none can be spelt like
+ * another's hash.
+ */
 const HASH_MARK = 0
 
 function subjectOfLong(key: string): string {

@@ -72,6 +72,9 @@ export function tokenBucket(options: TokenBucketOptions): Algorithm {
 const NAME = 'token-bucket'
 const FOREIGN_NAMES = { capacity: 'burst', max: 'limit', rate: 'limit', tokens: 'limit', interval: 'window' }
 
+/** A booking that ends later than this would not be exact. */
+const LATEST_US = Number.MAX_SAFE_INTEGER
+
 class TokenBucket implements Algorithm, Gauge {
   readonly name = NAME
   readonly args: readonly number[]
@@ -79,32 +82,32 @@ class TokenBucket implements Algorithm, Gauge {
   readonly lanes = 2
   readonly bookable = true
 
-  readonly #burst: number
+  private readonly burst: number
   /** An interval is `intervalUnits / denominator` microseconds, or `intervalUs` and `intervalPart / denominator`. */
-  readonly #denominator: number
-  readonly #intervalUnits: number
-  readonly #intervalUs: number
-  readonly #intervalPart: number
+  private readonly denominator: number
+  private readonly intervalUnits: number
+  private readonly intervalUs: number
+  private readonly intervalPart: number
   /** The depth of the bucket, `burst` intervals. */
-  readonly #depthUs: number
-  readonly #depthPart: number
+  private readonly depthUs: number
+  private readonly depthPart: number
 
   constructor(limit: number, windowUs: number, burst: number) {
     this.args = [limit, windowUs, burst]
     const shared = greatestCommonDivisor(limit, windowUs)
-    this.#burst = burst
-    this.#denominator = limit / shared
-    this.#intervalUnits = windowUs / shared
-    this.#intervalUs = Math.floor(this.#intervalUnits / this.#denominator)
-    this.#intervalPart = this.#intervalUnits - this.#intervalUs * this.#denominator
-    if (burst * this.#intervalPart + 2 * limit > Number.MAX_SAFE_INTEGER)
+    this.burst = burst
+    this.denominator = limit / shared
+    this.intervalUnits = windowUs / shared
+    this.intervalUs = Math.floor(this.intervalUnits / this.denominator)
+    this.intervalPart = this.intervalUnits - this.intervalUs * this.denominator
+    if (burst * this.intervalPart + 2 * limit > Number.MAX_SAFE_INTEGER)
       throw invalid(RangeError, 'limit', 'a limit and burst small enough to stay exact (within 2^53)', limit)
     const refillUs = windowUs * (burst / limit)
     if (refillUs > MAX_SPAN_US)
       throw invalid(RangeError, 'burst', 'a burst that refills within 200 years', burst)
-    const carry = Math.floor((burst * this.#intervalPart) / this.#denominator)
-    this.#depthUs = burst * this.#intervalUs + carry
-    this.#depthPart = burst * this.#intervalPart - carry * this.#denominator
+    const carry = Math.floor((burst * this.intervalPart) / this.denominator)
+    this.depthUs = burst * this.intervalUs + carry
+    this.depthPart = burst * this.intervalPart - carry * this.denominator
     this.policy = { limit: burst, windowMs: refillUs / 1000, smooth: true }
   }
 
@@ -115,24 +118,23 @@ class TokenBucket implements Algorithm, Gauge {
       fullUs = nowUs
       fullPart = 0
     }
-    let newUs = fullUs + cost * this.#intervalUs
-    let newPart = fullPart + cost * this.#intervalPart
-    if (newPart >= this.#denominator) {
-      const carry = Math.floor(newPart / this.#denominator)
+    let newUs = fullUs + cost * this.intervalUs
+    let newPart = fullPart + cost * this.intervalPart
+    if (newPart >= this.denominator) {
+      const carry = Math.floor(newPart / this.denominator)
       newUs += carry
-      newPart -= carry * this.#denominator
+      newPart -= carry * this.denominator
     }
-    let waitUs = newUs - this.#depthUs - nowUs
-    if (newPart > this.#depthPart) waitUs++
-    if (waitUs < 0 || cost === 0) waitUs = 0
-    if (cost > this.#burst || newUs > Number.MAX_SAFE_INTEGER) waitUs = Infinity
+    if (cost === 0 || cost > this.burst || newUs > LATEST_US)
+      return this.always(cost === 0, fullUs - nowUs, fullPart)
 
+    let waitUs = newUs - this.depthUs - nowUs
+    if (newPart > this.depthPart) waitUs++
+    if (waitUs < 0) waitUs = 0
     let retryAfterUs = 0
-    if (waitUs === Infinity) {
-      retryAfterUs = Infinity
-    } else if (waitUs > maxWaitUs) {
+    if (waitUs > maxWaitUs) {
       retryAfterUs = waitUs - maxWaitUs
-    } else if (commit && cost > 0) {
+    } else if (commit) {
       state[at] = fullUs = newUs
       state[at + 1] = fullPart = newPart
     }
@@ -156,7 +158,7 @@ class TokenBucket implements Algorithm, Gauge {
     const now = this.units(nowUs, 0)
     if (booking === undefined) return this.giveBack(state, at, nowUs, this.permits(permits))
     const notRefilled = smaller(this.permits(permits), this.endOf(booking) - now)
-    const bookedAhead = larger(full - this.units(this.#depthUs, this.#depthPart) - now, 0n)
+    const bookedAhead = larger(full - this.units(this.depthUs, this.depthPart) - now, 0n)
     return this.giveBack(state, at, nowUs, notRefilled - bookedAhead)
   }
 
@@ -165,9 +167,9 @@ class TokenBucket implements Algorithm, Gauge {
     const balance = (previous as TokenBucket | ClosedBucket).balanceOf(state, at, nowUs)
     state[at] = state[at + 1] = 0
     if (balance === undefined) return
-    const missing = BigInt(this.#burst) * balance.scale - balance.permits
+    const missing = BigInt(this.burst) * balance.scale - balance.permits
     if (missing <= 0n) return
-    const units = BigInt(this.#intervalUnits)
+    const units = BigInt(this.intervalUnits)
     const debt = (missing * units + balance.scale - 1n) / balance.scale
     this.write(state, at, this.units(nowUs, 0) + debt)
   }
@@ -177,32 +179,31 @@ class TokenBucket implements Algorithm, Gauge {
   }
 
   load(state: Float64Array, at: number, nowUs: number): number {
-    const lagUs = (state[at] as number) - nowUs
-    const lagPart = lagUs < 0 ? 0 : (state[at + 1] as number)
-    if (this.remaining(Math.max(lagUs, 0), lagPart) < 1) return 1
-    return Math.max(lagUs, 0) / (this.#depthUs + 1)
+    const lagUs = Math.max((state[at] as number) - nowUs, 0)
+    const surelyFree = lagUs < this.depthUs - this.intervalUs - 1
+    return surelyFree || this.step(state, at, nowUs, 1, 0, false).allowed ? lagUs / (this.depthUs + 1) : 1
   }
 
   get limit(): number {
-    return this.#burst
+    return this.burst
   }
 
   remaining(lagUs: number, lagPart: number): number {
-    return this.permitsIn(this.#depthUs - lagUs, this.#depthPart - lagPart)
+    return this.permitsIn(this.depthUs - lagUs, this.depthPart - lagPart)
   }
 
   balance(lagUs: number, lagPart: number): number {
-    return ((this.#depthUs - lagUs) * this.#denominator + (this.#depthPart - lagPart)) / this.#intervalUnits
+    return ((this.depthUs - lagUs) * this.denominator + (this.depthPart - lagPart)) / this.intervalUnits
   }
 
   refillAfterUs(lagUs: number, lagPart: number): number {
     const next = this.remaining(lagUs, lagPart) + 1
-    if (next > this.#burst) return 0
-    const part = next * this.#intervalPart
-    const carry = Math.floor(part / this.#denominator)
-    const surplusUs = lagUs + next * this.#intervalUs + carry - this.#depthUs
-    const surplusPart = lagPart + part - carry * this.#denominator - this.#depthPart
-    return surplusUs + Math.ceil(surplusPart / this.#denominator)
+    if (next > this.burst) return 0
+    const part = next * this.intervalPart
+    const carry = Math.floor(part / this.denominator)
+    const surplusUs = lagUs + next * this.intervalUs + carry - this.depthUs
+    const surplusPart = lagPart + part - carry * this.denominator - this.depthPart
+    return surplusUs + Math.ceil(surplusPart / this.denominator)
   }
 
   resetAfterUs(lagUs: number, lagPart: number): number {
@@ -213,25 +214,31 @@ class TokenBucket implements Algorithm, Gauge {
   balanceOf(state: Float64Array, at: number, nowUs: number): Balance | undefined {
     const debt = this.units(state[at] as number, state[at + 1] as number) - this.units(nowUs, 0)
     if (debt <= 0n) return undefined
-    const scale = BigInt(this.#intervalUnits)
-    return { permits: BigInt(this.#burst) * scale - debt, scale }
+    const scale = BigInt(this.intervalUnits)
+    return { permits: BigInt(this.burst) * scale - debt, scale }
   }
 
   /** Whole permits that refill in a span of microseconds and a part (a numerator over `denominator`), at most `burst`. */
   private permitsIn(spanUs: number, spanPart: number): number {
     // The division may round where its terms leave 2^53, by less than one permit; the comparisons are exact.
-    const estimate = Math.floor((spanUs * this.#denominator + spanPart) / this.#intervalUnits)
-    let permits = Math.min(Math.max(estimate, 0), this.#burst)
+    const estimate = Math.floor((spanUs * this.denominator + spanPart) / this.intervalUnits)
+    let permits = Math.min(Math.max(estimate, 0), this.burst)
     while (permits > 0 && this.comesAfter(permits, spanUs, spanPart)) permits--
-    while (permits < this.#burst && !this.comesAfter(permits + 1, spanUs, spanPart)) permits++
+    while (permits < this.burst && !this.comesAfter(permits + 1, spanUs, spanPart)) permits++
     return permits
   }
 
+  /** What neither patience nor time changes: a cost of 0 passes, one that is out of reach never does. */
+  private always(granted: boolean, lagUs: number, lagPart: number): Decision {
+    const waitUs = granted ? 0 : Infinity
+    return new Decision(this, waitUs, waitUs, lagUs, lagPart)
+  }
+
   private comesAfter(permits: number, spanUs: number, spanPart: number): boolean {
-    const part = permits * this.#intervalPart
-    const carry = Math.floor(part / this.#denominator)
-    const us = permits * this.#intervalUs + carry - spanUs
-    return us * this.#denominator + (part - carry * this.#denominator) - spanPart > 0
+    const part = permits * this.intervalPart
+    const carry = Math.floor(part / this.denominator)
+    const us = permits * this.intervalUs + carry - spanUs
+    return us * this.denominator + (part - carry * this.denominator) - spanPart > 0
   }
 
   private giveBack(state: Float64Array, at: number, nowUs: number, wanted: bigint): number {
@@ -239,12 +246,12 @@ class TokenBucket implements Algorithm, Gauge {
     const held = full - this.units(nowUs, 0)
     const given = larger(smaller(wanted, held), 0n)
     if (given > 0n) this.write(state, at, full - given)
-    return Number(given) / this.#intervalUnits
+    return Number(given) / this.intervalUnits
   }
 
   /** An instant or a span in units of 1 / denominator microseconds. */
   private units(us: number, part: number): bigint {
-    return BigInt(us) * BigInt(this.#denominator) + BigInt(part)
+    return BigInt(us) * BigInt(this.denominator) + BigInt(part)
   }
 
   private endOf(booking: Booking): bigint {
@@ -252,11 +259,11 @@ class TokenBucket implements Algorithm, Gauge {
   }
 
   private permits(permits: number): bigint {
-    return BigInt(permits) * BigInt(this.#intervalUnits)
+    return BigInt(permits) * BigInt(this.intervalUnits)
   }
 
   private write(state: Float64Array, at: number, units: bigint): void {
-    const denominator = BigInt(this.#denominator)
+    const denominator = BigInt(this.denominator)
     state[at] = Number(units / denominator)
     state[at + 1] = Number(units % denominator)
   }
