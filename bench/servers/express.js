@@ -26,3 +26,8 @@ const server = app.listen(0, '127.0.0.1', () => {
   const { port } = /** @type {import('node:net').AddressInfo} */ (server.address())
   process.send?.(port)
 })
+
+process.on('message', () => {
+  const { user, system } = process.cpuUsage()
+  process.send?.(user + system)
+})

@@ -45,8 +45,10 @@ export function rateLimit(options: RateLimitOptions): RequestHandler {
   const { onRefused } = options
 
   return (req, res, next) => {
-    if (res.writableEnded) return
-    if (res.headersSent) return next()
+    if (res.headersSent) {
+      if (!res.writableEnded) next()
+      return
+    }
     const act = () => proceed(guard(req), verdict => apply(verdict, req, res, onRefused))
     finish(act, next, error => {
       // A refusal whose answer fails is an error of ours, not of the client.
@@ -68,23 +70,23 @@ function apply(
   res: Response,
   onRefused: RateLimitOptions['onRefused'],
 ): MaybePromise<boolean> {
-  if (verdict.outcome === 'abandoned' || res.writableEnded) return false
+  if (verdict.outcome === 'abandoned') return false
   if (verdict.outcome === 'skipped') return true
   req.rateLimit = verdict.decision
-  if (verdict.outcome === 'allowed') {
-    if (!res.headersSent) writeFields(verdict.fields, res)
-    return true
-  }
-
-  // Somebody began to answer while the key was looked for; a refusal cannot be said any more, nor the request go on.
-  if (res.headersSent) {
-    res.destroy()
-    return false
-  }
+  if (res.headersSent) return applyLate(verdict.outcome, res)
   writeFields(verdict.fields, res)
+  if (verdict.outcome === 'allowed') return true
+
   res.statusCode = verdict.refusal.status
   return proceed(onRefused?.(req, res, verdict.refusal), () => {
     sendProblem(verdict.refusal, res)
     return false
   })
+}
+
+/** Somebody began to answer while the key was looked for: no field can be said any more, and no refusal. */
+function applyLate(outcome: 'allowed' | 'refused', res: Response): boolean {
+  if (res.writableEnded) return false
+  if (outcome === 'refused') res.destroy()
+  return outcome === 'allowed'
 }

@@ -56,37 +56,39 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
   const rules = rulesOf(options)
   const policyTexts = new PolicyTexts()
 
+  // Each step goes on by a call while answers are at hand, and makes a promise only for one that is not.
   return request =>
-    proceed(chosenLimiter(request), limiter =>
-      limiter === null
-        ? SKIPPED
-        : proceed(keyOf(request), key =>
-            typeof key !== 'string'
-              ? key
-              : proceed(costOf(request), cost =>
-                  proceed(limiter.tryAcquire(key, cost === 1 ? undefined : { cost }), decision =>
-                    verdictOf(limiter, decision),
-                  ),
-                ),
-          ),
-    )
+    typeof rules.limiter === 'function'
+      ? proceed(rules.limiter(request), limiter => withLimiter(request, checkChoice(limiter)))
+      : withLimiter(request, rules.limiter)
 
-  function chosenLimiter(request: X[0]): MaybePromise<Limiter | null> {
-    if (typeof rules.limiter !== 'function') return rules.limiter
-    return proceed(rules.limiter(request), limiter => (limiter === null ? null : checkLimiter(limiter)))
+  function withLimiter(request: X[0], limiter: Limiter | null): MaybePromise<Verdict> {
+    if (limiter === null) return SKIPPED
+    if (rules.key === undefined) return withKey(request, limiter, clientKey(request, host))
+    const key = rules.key(request)
+    return isPromise(key)
+      ? key.then(key => withKey(request, limiter, statedKey(key)))
+      : withKey(request, limiter, statedKey(key))
   }
 
-  function keyOf(request: X[0]): MaybePromise<string | Verdict> {
-    return rules.key === undefined ? clientKey(request, host) : proceed(rules.key(request), statedKey)
+  function withKey(request: X[0], limiter: Limiter, key: string | Verdict): MaybePromise<Verdict> {
+    if (typeof key !== 'string') return key
+    if (typeof rules.cost === 'number') return decide(limiter, key, rules.cost)
+    const cost = rules.cost(request)
+    return isPromise(cost)
+      ? cost.then(cost => decide(limiter, key, checkCost(cost)))
+      : decide(limiter, key, checkCost(cost))
   }
 
-  function costOf(request: X[0]): MaybePromise<number> {
-    return typeof rules.cost === 'number' ? rules.cost : proceed(rules.cost(request), checkCost)
+  function decide(limiter: Limiter, key: string, cost: number): MaybePromise<Verdict> {
+    const decision = limiter.tryAcquire(key, cost === 1 ? undefined : { cost })
+    return isPromise(decision)
+      ? decision.then(decision => verdictOf(limiter, decision as Decision))
+      : verdictOf(limiter, decision)
   }
 
   function verdictOf(limiter: Limiter, decision: Decision): Verdict {
-    const report = reportOf(limiter.name, limiter.policy, decision)
-    const reports = [report]
+    const reports = [reportOf(limiter.name, limiter.policy, decision)]
     const fields: Field[] = []
     if (rules.headers) {
       const policy = policyTexts.of(limiter)
@@ -128,6 +130,10 @@ class PolicyTexts {
     this.#texts.set(limiter, { policy, text })
     return text
   }
+}
+
+function checkChoice(limiter: Limiter | null): Limiter | null {
+  return limiter === null ? null : checkLimiter(limiter)
 }
 
 function clientKey<Request>(request: Request, host: Host<Request>): string | Verdict {

@@ -44,20 +44,12 @@ export function reportOf(name: string, policy: Policy, decision: Decision): Poli
 
 /** The value of RateLimit-Policy; undefined when nothing limits. */
 export function policyField(reports: readonly PolicyReport[]): string | undefined {
-  return list(reports, report => {
-    const window = ceilSeconds(report.windowMs)
-    const member = `${quoted(report.name)};${PARAMETER.quota}=${floorUnits(report.limit)}`
-    return window === undefined ? member : `${member};${PARAMETER.window}=${Math.max(1, window)}`
-  })
+  return list(reports, policyMember)
 }
 
 /** The value of RateLimit; undefined when nothing limits. */
 export function limitField(reports: readonly PolicyReport[]): string | undefined {
-  return list(reports, report => {
-    const reset = resetSeconds(report)
-    const member = `${quoted(report.name)};${PARAMETER.remaining}=${floorUnits(report.remaining)}`
-    return reset === undefined ? member : `${member};${PARAMETER.reset}=${reset}`
-  })
+  return list(reports, limitMember)
 }
 
 /** Seconds for Retry-After on a refusal, at least 1; undefined when waiting cannot help or the wait is unknown. */
@@ -90,12 +82,28 @@ function list(
   reports: readonly PolicyReport[],
   memberOf: (report: PolicyReport) => string,
 ): string | undefined {
-  const limiting = reports.filter(report => report.limit !== Infinity)
-  return limiting.length === 0 ? undefined : limiting.map(memberOf).join(', ')
+  let members: string | undefined
+  for (const report of reports) {
+    if (report.limit === Infinity) continue
+    members = members === undefined ? memberOf(report) : `${members}, ${memberOf(report)}`
+  }
+  return members
+}
+
+function policyMember({ name, limit, windowMs }: PolicyReport): string {
+  const window = ceilSeconds(windowMs)
+  const member = `${quoted(name)};${PARAMETER.quota}=${floorUnits(limit)}`
+  return window === undefined ? member : `${member};${PARAMETER.window}=${Math.max(1, window)}`
+}
+
+function limitMember(report: PolicyReport): string {
+  const reset = resetSeconds(report)
+  const member = `${quoted(report.name)};${PARAMETER.remaining}=${floorUnits(report.remaining)}`
+  return reset === undefined ? member : `${member};${PARAMETER.reset}=${reset}`
 }
 
 function quoted(name: string): string {
-  return `"${name.replace(/["\\]/g, '\\$&')}"`
+  return name.includes('"') || name.includes('\\') ? `"${name.replace(/["\\]/g, '\\$&')}"` : `"${name}"`
 }
 
 function resetSeconds(report: PolicyReport): number | undefined {

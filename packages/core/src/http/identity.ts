@@ -11,9 +11,12 @@ import { isIP } from 'node:net'
  * and sockets write: ports, brackets, zones, quotes, any spelling. Undefined for what is not an address.
  */
 export function addressKey(text: string, prefix = 56): string | undefined {
+  if (isIP(text) === 4) return text
   const address = bareAddress(text)
-  if (isIP(address) === 4) return address
-  if (isIP(address) !== 6) return undefined
+  const version = isIP(address)
+  if (version !== 6) return version === 4 ? address : undefined
+  // How a dual-stack socket writes an IPv4 address, spelt out because it is so common.
+  if (address.startsWith('::ffff:') && isIP(address.slice(7)) === 4) return address.slice(7)
   const groups = groupsOf(address)
   if (hasPrefix(groups, MAPPED) || hasPrefix(groups, NAT64)) return dotted(groups)
   return prefix === 128 ? compressed(groups) : `${compressed(masked(groups, prefix))}/${prefix}`
