@@ -14,7 +14,7 @@ import { manualClock } from '@sluice/core/testing'
 import { parseList, serializeList } from 'structured-headers'
 import request from 'supertest'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type AnyRequest, type App, type Limit, type Passage, servers } from '../support/servers.js'
+import { type AnyRequest, type App, type Limit, type Passage, servers } from '../support/servers/index.js'
 
 /*
  * What every adapter promises, over a real socket. Time stands still unless a test moves it.

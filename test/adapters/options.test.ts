@@ -3,7 +3,7 @@ import { manualClock } from '@sluice/core/testing'
 import { rateLimit } from '@sluice/express'
 import request from 'supertest'
 import { describe, expect, it } from 'vitest'
-import { servers } from '../support/servers.js'
+import { servers } from '../support/servers/index.js'
 
 /** Every adapter's `rateLimit`, given what a user without types might write. */
 const adapters: { name: string; make: (options?: unknown) => unknown }[] = [

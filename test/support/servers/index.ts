@@ -1,0 +1,7 @@
+import type { ServerFactory } from './app.js'
+import { expressServers } from './express.js'
+
+export type { AnyRequest, App, Limit, Passage, RunningServer, ServerFactory } from './app.js'
+
+/** Every framework, in every version we support. A new adapter is one entry, and inherits the HTTP contract. */
+export const servers: readonly ServerFactory[] = [...expressServers]
