@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { median, medians, table } from './rounds.js'
 
-const FRAMEWORKS = ['express']
+const FRAMEWORKS = ['express', 'koa', 'fastify']
 const GOAL = 0.97
 const ROUNDS = 11
 const WARM_UP_SECONDS = 1

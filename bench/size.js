@@ -31,7 +31,7 @@ async function measure(name, contents, goal, external = []) {
     format: 'esm',
     platform: 'node',
     conditions: ['built'],
-    external: [...external, 'express'],
+    external: [...external, 'express', 'koa', 'fastify', 'fastify-plugin'],
   })
   const code = outputFiles[0]?.contents ?? new Uint8Array()
   return [name, code.length, gzipSync(code).length, goal]

@@ -1,6 +1,7 @@
 // An Express server for bench/http.js: bare, with two constant headers, or limited.
 import { rateLimit } from '@sluice/express'
 import express from 'express'
+import { listen } from './listen.js'
 
 const app = express()
 
@@ -22,12 +23,4 @@ app.get('/', (_req, res) => {
   res.send('Hello\n')
 })
 
-const server = app.listen(0, '127.0.0.1', () => {
-  const { port } = /** @type {import('node:net').AddressInfo} */ (server.address())
-  process.send?.(port)
-})
-
-process.on('message', () => {
-  const { user, system } = process.cpuUsage()
-  process.send?.(user + system)
-})
+listen(app)

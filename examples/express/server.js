@@ -17,7 +17,8 @@ app.get('/', (_req, res) => {
   res.send('Hello\n')
 })
 
-const server = app.listen(Number(process.env.PORT ?? 3000), '127.0.0.1', () => {
+const server = app.listen(Number(process.env.PORT ?? 3000), '127.0.0.1', error => {
+  if (error) throw error
   const { port } = /** @type {import('node:net').AddressInfo} */ (server.address())
   console.log(`listening on http://127.0.0.1:${port}`)
 })

@@ -1,6 +1,9 @@
 import { createLimiter, tokenBucket } from '@sluice/core'
 import { manualClock } from '@sluice/core/testing'
 import { rateLimit } from '@sluice/express'
+import { rateLimit as fastifyRateLimit } from '@sluice/fastify'
+import { rateLimit as koaRateLimit } from '@sluice/koa'
+import { fastify } from 'fastify'
 import request from 'supertest'
 import { describe, expect, it } from 'vitest'
 import { servers } from '../support/servers/index.js'
@@ -8,6 +11,18 @@ import { servers } from '../support/servers/index.js'
 /** Every adapter's `rateLimit`, given what a user without types might write. */
 const adapters: { name: string; make: (options?: unknown) => unknown }[] = [
   { name: 'express', make: options => rateLimit(options as Parameters<typeof rateLimit>[0]) },
+  { name: 'koa', make: options => koaRateLimit(options as Parameters<typeof koaRateLimit>[0]) },
+  {
+    name: 'fastify',
+    make: options => {
+      let refused: Error | undefined
+      fastifyRateLimit(fastify(), options as Parameters<typeof fastifyRateLimit>[1], error => {
+        refused = error
+      })
+      if (refused !== undefined) throw refused
+      return fastifyRateLimit
+    },
+  },
 ]
 
 interface Bad {

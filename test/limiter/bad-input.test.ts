@@ -451,3 +451,17 @@ describe('a verb', () => {
     },
   )
 })
+
+describe('a clock that is wrong is refused, not a limit that is none', () => {
+  test.each([
+    ['NaN', () => Number.NaN],
+    ['undefined', () => undefined],
+    ['a Date', () => new Date()],
+    ['decimals', () => 120_432_713.543],
+    ['a time before the epoch', () => -5],
+  ])('%s', (_, nowUs) => {
+    const make = () => createLimiter(tokenBucket({ limit: 1, window: '1s' }), { clock: { nowUs } as never })
+    expect(make).toThrow(RangeError)
+    expect(make).toThrow(/^clock: expected a clock whose nowUs\(\) is whole microseconds/)
+  })
+})

@@ -7,12 +7,21 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Running, run } from '../support/process.js'
 
 const ROOT = join(import.meta.dirname, '../..')
-const PACKAGES = ['core', 'express']
+const PACKAGES = ['core', 'express', 'koa', 'fastify']
 const ENTRIES = {
-  '@sluice/core': ['createLimiter', 'memoryStore', 'parseDuration', 'tokenBucket', 'unlimited'],
+  '@sluice/core': [
+    'createLimiter',
+    'memoryStore',
+    'parseDuration',
+    'RateLimitedError',
+    'tokenBucket',
+    'unlimited',
+  ],
   '@sluice/core/http': ['createGuard', 'writeFields'],
   '@sluice/core/testing': ['manualClock'],
   '@sluice/express': ['rateLimit'],
+  '@sluice/koa': ['rateLimit'],
+  '@sluice/fastify': ['rateLimit'],
 }
 
 let folder: string
@@ -29,7 +38,11 @@ beforeAll(async () => {
     tarballs[`@sluice/${name}`] = `file:${tarball}`
   }
   await writeFile(join(folder, 'package.json'), JSON.stringify({ private: true, dependencies: tarballs }))
-  await run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', 'express@5'], folder)
+  await run(
+    'npm',
+    ['install', '--no-audit', '--no-fund', '--prefer-offline', 'express@5', 'koa@3', 'fastify@5'],
+    folder,
+  )
 }, 120_000)
 
 afterAll(() => rm(folder, { recursive: true, force: true }))
@@ -72,20 +85,31 @@ test('core has no runtime dependency', async () => {
   expect(manifest.dependencies ?? {}).toEqual({})
 })
 
-describe('examples/express, copied out of the workspace', () => {
+describe.each(['express', 'koa', 'fastify'])('examples/%s, copied out of the workspace', name => {
   let copy: string
 
   beforeAll(async () => {
-    copy = join(folder, 'example')
-    await cp(join(ROOT, 'examples/express'), copy, {
+    copy = join(folder, `example-${name}`)
+    await cp(join(ROOT, 'examples', name), copy, {
       recursive: true,
       filter: source => !source.includes('node_modules'),
     })
     const manifest = JSON.parse(await readFile(join(copy, 'package.json'), 'utf8'))
-    manifest.dependencies = { ...manifest.dependencies, ...tarballs }
+    const packed = Object.entries(tarballs).filter(([dependency]) => dependency in manifest.dependencies)
+    manifest.dependencies = { ...manifest.dependencies, ...Object.fromEntries(packed) }
     await writeFile(join(copy, 'package.json'), JSON.stringify(manifest))
     await run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline'], copy)
   }, 120_000)
+
+  async function withServer(env: Record<string, string>, visit: (url: string) => Promise<void>) {
+    const server = new Running(['server.js'], copy, { PORT: '0', ...env })
+    try {
+      const [, url] = (await server.printed(/listening on (\S+)/)) as unknown as [string, string]
+      await visit(url)
+    } finally {
+      await server.stop()
+    }
+  }
 
   test('is short enough to copy', async () => {
     const lines = (await readFile(join(copy, 'server.js'), 'utf8')).trimEnd().split('\n')
@@ -93,9 +117,7 @@ describe('examples/express, copied out of the workspace', () => {
   })
 
   test('limits the app: 200 with the last permit, then 429 with Retry-After', async () => {
-    const server = new Running(['server.js'], copy, { PORT: '0', LIMIT: '1' })
-    try {
-      const [, url] = (await server.printed(/listening on (\S+)/)) as unknown as [string, string]
+    await withServer({ LIMIT: '1' }, async url => {
       const first = await fetch(url)
       expect([first.status, await first.text()]).toEqual([200, 'Hello\n'])
       expect(first.headers.get('RateLimit')).toMatch(/^"default";r=0;t=\d+$/)
@@ -107,20 +129,26 @@ describe('examples/express, copied out of the workspace', () => {
       expect(second.headers.get('Cache-Control')).toBe('no-store')
       expect(second.headers.get('Content-Type')).toBe('application/problem+json')
       expect(await second.json()).toMatchObject({ title: 'Quota Exceeded', 'violated-policies': ['default'] })
-    } finally {
-      await server.stop()
-    }
+    })
   })
 
-  test('limits a route by a limiter of its own, with a cost', async () => {
-    const server = new Running(['server.js'], copy, { PORT: '0' })
-    try {
-      const [, url] = (await server.printed(/listening on (\S+)/)) as unknown as [string, string]
-      const search = await fetch(`${url}/search?export=1`)
-      expect(await search.json()).toEqual({ found: [], remaining: 0 })
-      expect((await fetch(`${url}/search`)).status).toBe(429)
-    } finally {
-      await server.stop()
-    }
-  })
+  if (name === 'express')
+    test('limits a route by a limiter of its own, with a cost', async () => {
+      await withServer({}, async url => {
+        const search = await fetch(`${url}/search?export=1`)
+        expect(await search.json()).toEqual({ found: [], remaining: 0 })
+        expect((await fetch(`${url}/search`)).status).toBe(429)
+      })
+    })
+  else
+    test('holds a request until its permit is there', async () => {
+      await withServer({}, async url => {
+        expect(await (await fetch(`${url}/report`)).json()).toEqual({ waitedMs: 0 })
+        const held = await fetch(`${url}/report`)
+        expect(held.status).toBe(200)
+        const { waitedMs } = (await held.json()) as { waitedMs: number }
+        expect(waitedMs).toBeGreaterThan(0)
+        expect(waitedMs).toBeLessThanOrEqual(2000)
+      })
+    })
 })

@@ -11,6 +11,7 @@ export interface Algorithm {
   readonly name: string
   /** The options as numbers: two algorithms of one name and equal args decide alike. */
   readonly args: readonly number[]
+  /** What a limiter with it advertises. */
   readonly policy: Policy
   /** Float64 numbers of state per key. */
   readonly lanes: number
@@ -68,6 +69,7 @@ export interface Booking {
   readonly atUs: number
   /** When its holder may act. */
   readonly actUs: number
+  /** Permits taken. */
   readonly cost: number
   /** The state right after the grant: where the line of bookings ended then. */
   readonly mark: Float64Array

@@ -67,6 +67,7 @@ export class Decision {
     return this.gauge.resetAfterUs(this.lagUs, this.lagPart) / 1000
   }
 
+  /** A copy as plain data. (`JSON.stringify` then writes Infinity as null; spreading a decision copies no figure.) */
   toJSON(): DecisionFigures {
     return {
       allowed: this.allowed,
@@ -86,7 +87,7 @@ export class Decision {
   }
 }
 
-/** A decision as plain data, as `JSON.stringify` and logs see it. */
+/** A decision as plain data, as `toJSON` and logs have it. */
 export interface DecisionFigures {
   readonly allowed: boolean
   readonly limit: number

@@ -1,11 +1,16 @@
-/** The stable codes of the errors Sluice throws. Texts may improve between versions, codes do not change. */
+/**
+ * The stable codes of the errors Sluice throws; texts may improve between versions, codes do not change. Options are
+ * checked when something is made, keys, costs and limiters that a callback returns when a request comes.
+ */
 export type SluiceErrorCode =
+  | 'SLUICE_CLOSED'
   | 'SLUICE_INVALID_OPTION'
   | 'SLUICE_UNKNOWN_OPTION'
   | 'SLUICE_INVALID_KEY'
   | 'SLUICE_INVALID_COST'
   | 'SLUICE_INVALID_LIMITER'
   | 'SLUICE_NO_CLIENT_ADDRESS'
+  | 'SLUICE_RATE_LIMITED'
 
 /** What every error of Sluice carries besides its message. */
 export interface SluiceError extends Error {

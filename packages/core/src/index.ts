@@ -2,7 +2,7 @@ export type { Algorithm, Booking, Policy } from './algorithm.js'
 export { type TokenBucketOptions, tokenBucket } from './algorithms/token-bucket.js'
 export { unlimited } from './algorithms/unlimited.js'
 export type { Answer } from './answer.js'
-export { type Clock, systemClock } from './clock.js'
+export { type Alarm, type Clock, systemClock } from './clock.js'
 export type { Decision, DecisionFigures } from './decision.js'
 export { type Duration, parseDuration } from './duration.js'
 export type { SluiceError, SluiceErrorCode } from './errors.js'
@@ -12,7 +12,9 @@ export {
   type Limiter,
   type LimiterOptions,
   type ReserveOptions,
+  type WaitOptions,
 } from './limiter.js'
 export { type MemoryStore, type MemoryStoreOptions, memoryStore } from './memory-store.js'
+export { RateLimitedError } from './rate-limited-error.js'
 export type { Reservation } from './reservation.js'
 export type { AsyncStore, Booked, Ledger, LedgerSpec, Store, SyncStore } from './store.js'

@@ -6,9 +6,10 @@ import type { Decision } from './decision.js'
 import { type Duration, waitToUs } from './duration.js'
 import { invalid, invalidPrivately } from './errors.js'
 import { memoryStore } from './memory-store.js'
-import { checkOptions, having, policyName } from './options.js'
+import { checkOptions, having, policyName, wholeNumber } from './options.js'
 import { type Reservation, reservationOf } from './reservation.js'
 import type { AsyncStore, Ledger, SyncStore } from './store.js'
+import { WaitingRoom } from './waiting.js'
 
 /** Options of `createLimiter`. */
 export interface LimiterOptions<S extends SyncStore | AsyncStore | undefined = undefined> {
@@ -18,18 +19,32 @@ export interface LimiterOptions<S extends SyncStore | AsyncStore | undefined = u
   readonly store?: S
   /** Where the time comes from; default the system's monotonic clock. */
   readonly clock?: Clock | undefined
-  /** The longest wait `reserve` accepts unless told otherwise; default Infinity. */
+  /** The longest wait `reserve` and `acquire` accept unless told otherwise; default Infinity. */
   readonly maxWait?: Duration | undefined
+  /** How many may wait in `acquire` at once, over all keys; default 1,000. */
+  readonly maxQueue?: number | undefined
+  /** How many may wait in `acquire` for one key; default 10. */
+  readonly maxQueuePerKey?: number | undefined
 }
 
+/** What may be said to a verb of a limiter. */
 export interface AcquireOptions {
   /** Permits asked for: a whole number, default 1. Cost 0 is always granted and changes nothing. */
   readonly cost?: number | undefined
 }
 
+/** What may be said to `reserve`. */
 export interface ReserveOptions extends AcquireOptions {
-  /** The longest wait accepted; default the limiter's `maxWait`. */
+  /** The longest wait accepted, 0 for none; default the limiter's `maxWait`, which is Infinity unless set. */
   readonly maxWait?: Duration | undefined
+}
+
+/** What may be said to `acquire`. */
+export interface WaitOptions extends ReserveOptions {
+  /** Ends the wait when it is aborted; the permits are given back. */
+  readonly signal?: AbortSignal | undefined
+  /** With true the wait does not keep the process alive; default false. */
+  readonly unref?: boolean | undefined
 }
 
 /**
@@ -37,9 +52,17 @@ export interface ReserveOptions extends AcquireOptions {
  * answer is a promise.
  *
  * Every verb throws a TypeError for a key that is not a non-empty string and a TypeError or RangeError for a cost
- * that is not a whole number of permits, at once also on an asynchronous store; nothing is charged then.
+ * that is not a whole number of permits (and for a `maxWait` that is none), at once also on an asynchronous store; only
+ * `acquire`, always a promise, rejects with them. Nothing is charged then.
+ *
+ * @example
+ * limiter.tryAcquire('ann', { cost: 5 }).allowed
+ * limiter.peek('ann').remaining
+ * limiter.reset('ann')
+ * limiter.update(tokenBucket({ limit: 50, window: '1s' }))
  */
 export interface Limiter<Async extends boolean = boolean> {
+  /** The name of its policy in headers and errors. */
   readonly name: string
   /** What it advertises; changes with `update`. */
   readonly policy: Policy
@@ -50,15 +73,29 @@ export interface Limiter<Async extends boolean = boolean> {
    * changes nothing. On a grant wait `waitMs` before acting; `cancel()` and `refund()` give the permits back.
    */
   reserve(key: string, options?: ReserveOptions): Answer<Async, Reservation<Async>>
+  /**
+   * Takes `cost` permits and waits until they are there, at most `maxWait`. First come, first served within this
+   * process. Resolves to a decision whose `waitMs` is the time waited. Rejects with a RateLimitedError when the wait
+   * would be longer or too many wait already (`maxQueue`, `maxQueuePerKey`; nothing is taken then), with the signal's
+   * reason when it is aborted (the permits are given back, and who waits behind moves up), with an error of code
+   * SLUICE_CLOSED after `close()`.
+   *
+   * @example
+   * await limiter.acquire('github', { maxWait: '30s', signal: AbortSignal.timeout(60_000) })
+   */
+  acquire(key: string, options?: WaitOptions): Promise<Decision>
   /** What `tryAcquire` would answer, without taking anything; the figures are those of now. */
   peek(key: string, options?: AcquireOptions): Answer<Async, Decision>
   /** Forgets the key: it is as if never seen, and its reservations have nothing to give back. */
   reset(key: string): Answer<Async, void>
   /**
    * Changes the algorithm from now on. With another `limit`, `window` or `burst` of the same algorithm keys keep what
-   * they have (a token bucket its balance); with another algorithm every key starts afresh.
+   * they have (a token bucket its balance); with another algorithm every key starts afresh. Throws a TypeError for what
+   * is no algorithm.
    */
   update(algorithm: Algorithm): Answer<Async, void>
+  /** Ends every wait, and rejects every `acquire` from now on; the other verbs go on. */
+  close(): void
 }
 
 /**
@@ -77,15 +114,22 @@ export function createLimiter<S extends SyncStore | AsyncStore | undefined = und
   options: LimiterOptions<S> = {},
 ): Limiter<S extends AsyncStore ? true : false> {
   checkAlgorithm(algorithm)
-  checkOptions('createLimiter', options, ['name', 'store', 'clock', 'maxWait'])
+  checkOptions('createLimiter', options, OPTIONS)
   const name = options.name === undefined ? 'default' : policyName('name', options.name)
   const { clock = systemClock, store = memoryStore() } = options
-  having('nowUs', 'clock', clock, 'a clock such as systemClock')
+  checkClock(clock)
   having('open', 'store', store, 'a store such as memoryStore()')
   const maxWaitUs = options.maxWait === undefined ? Infinity : waitToUs('maxWait', options.maxWait)
+  const { maxQueue = 1000, maxQueuePerKey = 10 } = options
+  const bounds = {
+    maxQueue: wholeNumber('maxQueue', maxQueue),
+    maxQueuePerKey: wholeNumber('maxQueuePerKey', maxQueuePerKey),
+  }
   const ledger = store.open({ name, algorithm, clock }) as Ledger<S extends AsyncStore ? true : false>
-  return new LedgerLimiter(name, algorithm, ledger, maxWaitUs)
+  return new LedgerLimiter(name, algorithm, ledger, clock, maxWaitUs, bounds)
 }
+
+const OPTIONS = ['name', 'store', 'clock', 'maxWait', 'maxQueue', 'maxQueuePerKey']
 
 /** Whether a value is a limiter of `createLimiter`, or does what one does. */
 export function isLimiter(value: unknown): value is Limiter {
@@ -97,17 +141,27 @@ class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   readonly name: string
   readonly #ledger: Ledger<Async>
   readonly #maxWaitUs: number
-  #policy: Policy
+  readonly #waitingRoom: WaitingRoom<Async>
+  #algorithm: Algorithm
 
-  constructor(name: string, algorithm: Algorithm, ledger: Ledger<Async>, maxWaitUs: number) {
+  constructor(
+    name: string,
+    algorithm: Algorithm,
+    ledger: Ledger<Async>,
+    clock: Clock,
+    maxWaitUs: number,
+    bounds: { readonly maxQueue: number; readonly maxQueuePerKey: number },
+  ) {
     this.name = name
-    this.#policy = algorithm.policy
+    this.#algorithm = algorithm
     this.#ledger = ledger
     this.#maxWaitUs = maxWaitUs
+    const bookable = () => this.#algorithm.bookable
+    this.#waitingRoom = new WaitingRoom({ name, clock, ledger, bookable, ...bounds })
   }
 
   get policy(): Policy {
-    return this.#policy
+    return this.#algorithm.policy
   }
 
   tryAcquire(key: string, options?: AcquireOptions): Answer<Async, Decision> {
@@ -118,9 +172,20 @@ class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   reserve(key: string, options?: ReserveOptions): Answer<Async, Reservation<Async>> {
     checkKey(key)
     const cost = options === undefined ? 1 : statedCost(options, ['cost', 'maxWait'])
-    const maxWait = options?.maxWait
-    const maxWaitUs = maxWait === undefined ? this.#maxWaitUs : waitToUs('maxWait', maxWait)
-    return reservationOf(this.#ledger, key, cost, maxWaitUs)
+    return reservationOf(this.#ledger, key, cost, this.#patience(options))
+  }
+
+  async acquire(key: string, options: WaitOptions = {}): Promise<Decision> {
+    checkKey(key)
+    const cost = statedCost(options, ['cost', 'maxWait', 'signal', 'unref'])
+    const { signal, unref = false } = options
+    if (signal !== undefined) having('throwIfAborted', 'signal', signal, 'an AbortSignal')
+    const ask = { cost, maxWaitUs: this.#patience(options), signal, keepsAlive: !unref }
+    return this.#waitingRoom.acquire(key, ask)
+  }
+
+  close(): void {
+    this.#waitingRoom.close()
   }
 
   peek(key: string, options?: AcquireOptions): Answer<Async, Decision> {
@@ -136,8 +201,12 @@ class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   update(algorithm: Algorithm): Answer<Async, void> {
     checkAlgorithm(algorithm)
     return afterwards<Async, void, void>(this.#ledger.update(algorithm), () => {
-      this.#policy = algorithm.policy
+      this.#algorithm = algorithm
     })
+  }
+
+  #patience(options: ReserveOptions | undefined): number {
+    return options?.maxWait === undefined ? this.#maxWaitUs : waitToUs('maxWait', options.maxWait)
   }
 }
 
@@ -159,6 +228,14 @@ function statedCost(options: AcquireOptions, known = ['cost']): number {
     throw invalid(TypeError, 'options', 'an object such as { cost: 5 }', options)
   for (const name in options) if (!known.includes(name)) checkOptions('limiter', options, known)
   return options.cost === undefined ? 1 : checkCost(options.cost)
+}
+
+/** A clock that is wrong would be a limit that is none. */
+function checkClock(clock: Clock): void {
+  having('nowUs', 'clock', clock, 'a clock such as systemClock')
+  const nowUs = clock.nowUs()
+  if (!Number.isSafeInteger(nowUs) || nowUs < 0)
+    throw invalid(RangeError, 'clock', 'a clock whose nowUs() is whole microseconds since the epoch', nowUs)
 }
 
 function checkAlgorithm(algorithm: unknown): void {

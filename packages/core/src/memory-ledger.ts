@@ -88,8 +88,9 @@ export class MemoryLedger implements Ledger<false> {
     else if (!sameArgs(algorithm, previous)) this.startEra()
   }
 
+  /** Forgets every key that has rested. */
   sweepAll(): void {
-    this.sweep(this.clock.nowUs(), Infinity)
+    this.forgetRested(this.clock.nowUs(), Infinity)
   }
 
   private decideAt(
@@ -112,8 +113,12 @@ export class MemoryLedger implements Ledger<false> {
     const decision = this.algorithm.step(this.scratch, 0, nowUs, cost, maxWaitUs, commit)
     if (!decision.allowed || cost === 0 || this.lanes === 0) return decision
     if (this.slotOf.size >= this.maxKeys) {
+      const sampledFrom = this.sampler.next
       const candidate = this.leastLoaded(nowUs)
-      if (candidate.passesInUs > 0 && !this.forgetsRefused) return this.noRoom(candidate.passesInUs)
+      const isRefused = candidate.passesInUs > 0 && !this.forgetsRefused
+      // Whoever comes back finds the same keys sampled, and what it was told still true.
+      if (isRefused || !commit) this.sampler.next = sampledFrom
+      if (isRefused) return this.noRoom(candidate.passesInUs)
       if (commit) this.makeRoom(candidate)
     }
     if (commit) this.hold(subject)
@@ -163,8 +168,6 @@ export class MemoryLedger implements Ledger<false> {
       if (load < least.load || passesInUs < least.passesInUs) Object.assign(least, { slot, load, passesInUs })
       return --samples === 0 || load === 0
     })
-    // Whoever is told to come back then finds this key among the next few.
-    if (least.passesInUs > 0) this.sampler.goTo(least.slot)
     return least
   }
 
@@ -195,7 +198,10 @@ export class MemoryLedger implements Ledger<false> {
    */
   private sweep(nowUs: number, slots: number): void {
     this.sweepsIn = SLOTS_PER_SWEEP
-    const restedBeforeUs = nowUs - Math.max(LEAST_REST_US, (this.algorithm.policy.windowMs ?? 0) * 1000)
+    this.forgetRested(nowUs - Math.max(LEAST_REST_US, (this.algorithm.policy.windowMs ?? 0) * 1000), slots)
+  }
+
+  private forgetRested(restedBeforeUs: number, slots: number): void {
     this.sweeper.move(this.slots.pages, slots, (page, slot) => {
       if (this.algorithm.restsAt(page.state, this.present(page, slot)) <= restedBeforeUs)
         this.forget(page.keys[slot & PAGE_MASK] as string, slot)

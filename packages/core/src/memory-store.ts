@@ -15,19 +15,21 @@ export interface MemoryStoreOptions {
   readonly onFull?: 'forget' | 'refuse' | undefined
 }
 
+/** A store of `memoryStore`. */
 export interface MemoryStore extends SyncStore {
   /** Keys held now, over all limiters of this store. */
   readonly size: number
-  /** Forgets every rested key now. Needs no calling: each decision sweeps a few keys. */
+  /** Forgets every key that has rested, now. Needs no calling: each decision sweeps a few keys. */
   sweep(): void
 }
 
 /**
  * A store in this process's memory: synchronous, bounded, without timers.
  *
- * A key costs about 60 bytes plus its text (a flat copy; a key over 128 bytes is held as its hash) and is forgotten once it has rested for
- * max(1 s, window). Each limiter opened on the store has `maxKeys` keys of its own. Throws a TypeError for a wrong type or an
- * unknown option, a RangeError for `maxKeys` out of range.
+ * A key costs about 60 bytes plus its text (a flat copy; a key over 128 bytes is held as its hash), in pages of 4,096 keys
+ * (130 kB), and is forgotten once it has rested for max(1 s, window). Each limiter opened on the store has `maxKeys` keys
+ * of its own, which go with the limiter. Throws a TypeError for a wrong type or an unknown option, a RangeError for
+ * `maxKeys` out of range.
  *
  * @example
  * const store = memoryStore({ maxKeys: 1_000_000 })
@@ -41,19 +43,30 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
   if (onFull !== 'forget' && onFull !== 'refuse')
     throw invalid(TypeError, 'onFull', "'forget' or 'refuse'", onFull)
 
-  const ledgers: MemoryLedger[] = []
+  const opened = new Set<WeakRef<MemoryLedger>>()
+  /** Those whose limiter is still in use. */
+  function ledgers(): MemoryLedger[] {
+    const alive: MemoryLedger[] = []
+    for (const reference of opened) {
+      const ledger = reference.deref()
+      if (ledger === undefined) opened.delete(reference)
+      else alive.push(ledger)
+    }
+    return alive
+  }
+
   return {
     async: false,
     open(spec: LedgerSpec) {
       const ledger = new MemoryLedger(spec, maxKeys, onFull === 'forget')
-      ledgers.push(ledger)
+      opened.add(new WeakRef(ledger))
       return ledger
     },
     get size() {
-      return ledgers.reduce((size, ledger) => size + ledger.size, 0)
+      return ledgers().reduce((size, ledger) => size + ledger.size, 0)
     },
     sweep() {
-      for (const ledger of ledgers) ledger.sweepAll()
+      for (const ledger of ledgers()) ledger.sweepAll()
     },
   }
 }

@@ -2,19 +2,14 @@ import { coded, invalid } from './errors.js'
 
 /**
  * Checks that `options` is an object whose every property is one of `known`; a misspelt or foreign option would
- * otherwise be a limit that silently does not apply. `foreign` has the names others use for an option of ours.
+ * otherwise be a limit that silently does not apply.
  */
-export function checkOptions(
-  owner: string,
-  options: unknown,
-  known: readonly string[],
-  foreign: Readonly<Record<string, string>> = {},
-): void {
+export function checkOptions(owner: string, options: unknown, known: readonly string[]): void {
   if (typeof options !== 'object' || options === null || Array.isArray(options))
     throw invalid(TypeError, `${owner} options`, 'an object', options)
   for (const name of Object.keys(options)) {
     if (known.includes(name)) continue
-    const nearest = Object.hasOwn(foreign, name) ? foreign[name] : nearestOf(name, known)
+    const nearest = nearestOf(name, known)
     const hint = nearest === undefined ? `the options are ${known.join(', ')}` : `did you mean '${nearest}'?`
     throw coded(
       new TypeError(`${owner}: unknown option ${JSON.stringify(name)}; ${hint}`),
@@ -50,8 +45,34 @@ export function callable(option: string, value: unknown): void {
   if (typeof value !== 'function') throw invalid(TypeError, option, 'a function', value)
 }
 
-/** The option that is spelt most alike, if any is. */
+/** What others call an option of ours. */
+const FOREIGN_NAMES: Readonly<Record<string, string>> = {
+  capacity: 'burst',
+  count: 'limit',
+  duration: 'window',
+  generateKey: 'key',
+  handler: 'onRefused',
+  interval: 'window',
+  keyGenerator: 'key',
+  limitReached: 'onRefused',
+  max: 'limit',
+  onExceeded: 'onRefused',
+  onLimitReached: 'onRefused',
+  period: 'window',
+  points: 'limit',
+  rate: 'limit',
+  requests: 'limit',
+  skip: 'key',
+  standardHeaders: 'headers',
+  timeWindow: 'window',
+  tokens: 'limit',
+  weight: 'cost',
+}
+
+/** The option that is meant: by another's name for it, or spelt most alike. */
 function nearestOf(name: string, known: readonly string[]): string | undefined {
+  const ours = Object.hasOwn(FOREIGN_NAMES, name) ? FOREIGN_NAMES[name] : undefined
+  if (ours !== undefined && known.includes(ours)) return ours
   const distances = known.map(option => editDistance(name.toLowerCase(), option.toLowerCase()))
   const least = Math.min(...distances)
   return least > Math.max(2, name.length / 2) ? undefined : known[distances.indexOf(least)]

@@ -12,7 +12,8 @@ import type { Booked, Ledger } from './store.js'
  * @example
  * const booking = limiter.reserve('import', { cost: 2, maxWait: '10s' })
  * if (booking.allowed) setTimeout(work, booking.waitMs)
- * booking.cancel() // changed my mind
+ * booking.cancel() // before its time: changed my mind
+ * booking.refund() // at any time: gives back what has not refilled by itself
  */
 export interface Reservation<Async extends boolean = boolean> extends Decision {
   /**

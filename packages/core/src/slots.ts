@@ -77,12 +77,8 @@ export class Slots {
 
 /** Goes around the slots in use, some at a time, and remembers where it was. */
 export class Hand {
-  #next = 0
-
-  /** Sets it on a slot, which it looks at next. */
-  goTo(slot: number): void {
-    this.#next = slot
-  }
+  /** The slot it looks at next. */
+  next = 0
 
   /**
    * Moves over at most `count` slots, at most about one round, and calls `visit` for each slot in use, until that
@@ -96,18 +92,18 @@ export class Hand {
     let left = count
     let pagesLeft = pages.length + 1
     while (left > 0 && pagesLeft > 0) {
-      const number = this.#next >>> PAGE_BITS
+      const number = this.next >>> PAGE_BITS
       const page = pages[number]
-      let index = this.#next & PAGE_MASK
+      let index = this.next & PAGE_MASK
       while (page !== undefined && index < page.untouched && left > 0) {
         left--
         const slot = number * PAGE_SLOTS + index++
         if (page.keys[slot & PAGE_MASK] !== undefined && visit(page, slot)) left = 0
       }
       if (page !== undefined && index < page.untouched) {
-        this.#next = number * PAGE_SLOTS + index
+        this.next = number * PAGE_SLOTS + index
       } else {
-        this.#next = number + 1 < pages.length ? (number + 1) * PAGE_SLOTS : 0
+        this.next = number + 1 < pages.length ? (number + 1) * PAGE_SLOTS : 0
         pagesLeft--
       }
     }

@@ -14,9 +14,12 @@ export interface Store<Async extends boolean = boolean> {
   open(spec: LedgerSpec): Ledger<Async>
 }
 
+/** A store whose answers are there at once, such as `memoryStore()`. */
 export type SyncStore = Store<false>
+/** A store whose answers are promises. */
 export type AsyncStore = Store<true>
 
+/** What a limiter tells a store when it opens its keys. */
 export interface LedgerSpec {
   readonly name: string
   readonly algorithm: Algorithm
@@ -26,16 +29,21 @@ export interface LedgerSpec {
 /** The keys of one limiter, and what can be done with one of them. */
 export interface Ledger<Async extends boolean> {
   readonly async: Async
+  /** Runs the algorithm's step; `maxWaitUs` in microseconds may be Infinity, without `commit` nothing is taken. */
   decide(key: string, cost: number, maxWaitUs: number, commit: boolean): Answer<Async, Decision>
+  /** Like `decide` with `commit`, and returns what is needed to give the permits back. */
   book(key: string, cost: number, maxWaitUs: number): Answer<Async, Booked>
   /** Returns the permits given back, as `Algorithm.cancel` does. */
   cancel(key: string, booking: Booking): Answer<Async, number>
   /** Returns the permits given back, as `Algorithm.refund` does. */
   refund(key: string, booking: Booking): Answer<Async, number>
+  /** Makes the key one never seen; its bookings have nothing to give back. */
   reset(key: string): Answer<Async, void>
+  /** Changes the algorithm from now on; states are converted by its `adopt`. */
   update(algorithm: Algorithm): Answer<Async, void>
 }
 
+/** A decision, and the booking that came of it. */
 export interface Booked {
   readonly decision: Decision
   /** Absent when nothing was taken. */

@@ -49,7 +49,7 @@ export function rateLimit(options: RateLimitOptions): RequestHandler {
       if (!res.writableEnded) next()
       return
     }
-    const act = () => proceed(guard(req), verdict => apply(verdict, req, res, onRefused))
+    const act = () => proceed(guard(req, res), verdict => apply(verdict, req, res, onRefused))
     finish(act, next, error => {
       // A refusal whose answer fails is an error of ours, not of the client.
       if (!res.headersSent) res.statusCode = 500

@@ -1,7 +1,9 @@
 import type { ServerFactory } from './app.js'
 import { expressServers } from './express.js'
+import { fastifyServers } from './fastify.js'
+import { koaServers } from './koa.js'
 
 export type { AnyRequest, App, Limit, Passage, RunningServer, ServerFactory } from './app.js'
 
 /** Every framework, in every version we support. A new adapter is one entry, and inherits the HTTP contract. */
-export const servers: readonly ServerFactory[] = [...expressServers]
+export const servers: readonly ServerFactory[] = [...expressServers, ...koaServers, ...fastifyServers]

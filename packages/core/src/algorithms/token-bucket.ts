@@ -45,7 +45,7 @@ export interface TokenBucketOptions {
   /** The time in which `limit` permits refill. */
   readonly window: Duration
   /** Permits that a rested key may take at once: a whole number, by default `limit`. */
-  readonly burst?: number
+  readonly burst?: number | undefined
 }
 
 /**
@@ -61,7 +61,7 @@ export interface TokenBucketOptions {
  * limiter.tryAcquire('ann').allowed // true, 49 more at once, then one every 100 ms
  */
 export function tokenBucket(options: TokenBucketOptions): Algorithm {
-  checkOptions('tokenBucket', options, ['limit', 'window', 'burst'], FOREIGN_NAMES)
+  checkOptions('tokenBucket', options, ['limit', 'window', 'burst'])
   const limit = wholeNumber('limit', options.limit)
   const windowUs = spanToUs('window', options.window)
   const burst = options.burst === undefined ? limit : wholeNumber('burst', options.burst)
@@ -70,7 +70,6 @@ export function tokenBucket(options: TokenBucketOptions): Algorithm {
 }
 
 const NAME = 'token-bucket'
-const FOREIGN_NAMES = { capacity: 'burst', max: 'limit', rate: 'limit', tokens: 'limit', interval: 'window' }
 
 /** A booking that ends later than this would not be exact. */
 const LATEST_US = Number.MAX_SAFE_INTEGER

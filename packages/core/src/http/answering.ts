@@ -28,6 +28,7 @@ export function writeFields(
 export function sendProblem(refusal: Refusal, response: NodeResponse): void {
   if (response.headersSent) return
   const body = JSON.stringify(refusal.problem)
+  response.statusCode = refusal.status
   // An earlier handler may have described a body of its own.
   for (const name of ['Content-Encoding', 'ETag', 'Last-Modified']) response.removeHeader(name)
   response.setHeader('Content-Type', PROBLEM_JSON)
@@ -51,7 +52,8 @@ export function finish(
     fail(error)
     return
   }
-  if (isPromise(goesOn)) goesOn.then(value => value === true && goOn(), fail)
+  // What `goOn` throws is not for `fail`, nor for a promise that nobody looks at.
+  if (isPromise(goesOn)) goesOn.then(value => value === true && queueMicrotask(goOn), fail)
   else if (goesOn) goOn()
 }
 

@@ -3,6 +3,7 @@ import { checkCost } from '../cost.js'
 import type { Decision } from '../decision.js'
 import { coded, invalidPrivately } from '../errors.js'
 import type { Limiter } from '../limiter.js'
+import { RateLimitedError } from '../rate-limited-error.js'
 import { limitField, policyField, reportOf, retryAfterSeconds } from './headers.js'
 import { addressKey } from './identity.js'
 import {
@@ -44,47 +45,93 @@ export type Verdict =
       readonly refusal: Refusal
     }
 
-/** Decides over requests: at once, or in a promise where the key, the cost, the choice or the store takes its time. */
-export type Guard<Request> = (request: Request) => MaybePromise<Verdict>
+/** What tells that a client hangs up: a response of node:http. */
+export interface Closing {
+  once(event: 'close', listener: () => void): unknown
+  off(event: 'close', listener: () => void): unknown
+}
+
+/**
+ * Decides over requests: at once, or in a promise where the key, the cost, the choice or the store takes its time, or
+ * where the request is held.
+ */
+export type Guard<Request> = (request: Request, response: Closing) => MaybePromise<Verdict>
 
 /**
  * Makes the decisions of an adapter: which limiter, which key, what cost, and what the answer says. Throws like
  * `createLimiter` for bad options; the guard throws, or rejects with, what a callback throws and coded errors for what
  * a callback should not have returned, and has charged nothing then.
+ *
+ * @example
+ * const guard = createGuard({ limit: 100, window: '1m' }, {
+ *   address: request => request.socket.remoteAddress,
+ *   gone: request => request.socket.destroyed,
+ * })
+ * const verdict = await guard(request, response)
  */
 export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: Host<X[0]>): Guard<X[0]> {
   const rules = rulesOf(options)
   const policyTexts = new PolicyTexts()
 
   // Each step goes on by a call while answers are at hand, and makes a promise only for one that is not.
-  return request =>
+  return (request, response) =>
     typeof rules.limiter === 'function'
-      ? proceed(rules.limiter(request), limiter => withLimiter(request, checkChoice(limiter)))
-      : withLimiter(request, rules.limiter)
+      ? proceed(rules.limiter(request), limiter => withLimiter(request, response, checkChoice(limiter)))
+      : withLimiter(request, response, rules.limiter)
 
-  function withLimiter(request: X[0], limiter: Limiter | null): MaybePromise<Verdict> {
+  function withLimiter(request: X[0], response: Closing, limiter: Limiter | null): MaybePromise<Verdict> {
     if (limiter === null) return SKIPPED
-    if (rules.key === undefined) return withKey(request, limiter, clientKey(request, host))
+    if (rules.key === undefined) return withKey(request, response, limiter, clientKey(request, host))
     const key = rules.key(request)
     return isPromise(key)
-      ? key.then(key => withKey(request, limiter, statedKey(key)))
-      : withKey(request, limiter, statedKey(key))
+      ? key.then(key => withKey(request, response, limiter, statedKey(key)))
+      : withKey(request, response, limiter, statedKey(key))
   }
 
-  function withKey(request: X[0], limiter: Limiter, key: string | Verdict): MaybePromise<Verdict> {
+  function withKey(
+    request: X[0],
+    response: Closing,
+    limiter: Limiter,
+    key: string | Verdict,
+  ): MaybePromise<Verdict> {
     if (typeof key !== 'string') return key
-    if (typeof rules.cost === 'number') return decide(limiter, key, rules.cost)
+    if (typeof rules.cost === 'number') return decide(request, response, limiter, key, rules.cost)
     const cost = rules.cost(request)
     return isPromise(cost)
-      ? cost.then(cost => decide(limiter, key, checkCost(cost)))
-      : decide(limiter, key, checkCost(cost))
+      ? cost.then(cost => decide(request, response, limiter, key, checkCost(cost)))
+      : decide(request, response, limiter, key, checkCost(cost))
   }
 
-  function decide(limiter: Limiter, key: string, cost: number): MaybePromise<Verdict> {
+  function decide(
+    request: X[0],
+    response: Closing,
+    limiter: Limiter,
+    key: string,
+    cost: number,
+  ): MaybePromise<Verdict> {
+    if (host.gone(request)) return ABANDONED
+    if (rules.maxWaitMs > 0) return hold(response, limiter, key, cost)
     const decision = limiter.tryAcquire(key, cost === 1 ? undefined : { cost })
     return isPromise(decision)
       ? decision.then(decision => verdictOf(limiter, decision as Decision))
       : verdictOf(limiter, decision)
+  }
+
+  /** Waits for the permits, as long as the client does. */
+  async function hold(response: Closing, limiter: Limiter, key: string, cost: number): Promise<Verdict> {
+    const hangUp = new AbortController()
+    const onClose = () => hangUp.abort()
+    response.once('close', onClose)
+    try {
+      const decision = await limiter.acquire(key, { cost, maxWait: rules.maxWaitMs, signal: hangUp.signal })
+      return verdictOf(limiter, decision)
+    } catch (error) {
+      if (error instanceof RateLimitedError) return verdictOf(limiter, error.decision)
+      if (hangUp.signal.aborted) return ABANDONED
+      throw error
+    } finally {
+      response.off('close', onClose)
+    }
   }
 
   function verdictOf(limiter: Limiter, decision: Decision): Verdict {
@@ -133,7 +180,7 @@ class PolicyTexts {
 }
 
 function checkChoice(limiter: Limiter | null): Limiter | null {
-  return limiter === null ? null : checkLimiter(limiter)
+  return limiter === null ? null : checkLimiter(limiter, 'a limiter, or null for no limit')
 }
 
 function clientKey<Request>(request: Request, host: Host<Request>): string | Verdict {
@@ -141,10 +188,12 @@ function clientKey<Request>(request: Request, host: Host<Request>): string | Ver
   const key = address === undefined ? undefined : addressKey(address)
   if (key !== undefined) return key
   if (host.gone(request)) return ABANDONED
+  const trouble =
+    address === undefined
+      ? 'the request has no client address to be limited by'
+      : "the framework's client address is not an IP address (check how it trusts proxies)"
   throw coded(
-    new Error(
-      'key: the request has no client address to be limited by; set the key option, such as key: req => req.user.id',
-    ),
+    new Error(`key: ${trouble}; set the key option, such as key: req => req.user.id`),
     'SLUICE_NO_CLIENT_ADDRESS',
     'key',
   )

@@ -1,5 +1,14 @@
+export { coded, invalid } from '../errors.js'
 export { finish, type NodeResponse, sendProblem, writeFields } from './answering.js'
-export { createGuard, type Field, type Guard, type Host, proceed, type Verdict } from './guard.js'
+export {
+  type Closing,
+  createGuard,
+  type Field,
+  type Guard,
+  type Host,
+  proceed,
+  type Verdict,
+} from './guard.js'
 export type {
   Exchange,
   HttpOptions,

@@ -2,7 +2,7 @@ import { tokenBucket } from '../algorithms/token-bucket.js'
 import type { Clock } from '../clock.js'
 import { checkCost } from '../cost.js'
 import type { Decision } from '../decision.js'
-import type { Duration } from '../duration.js'
+import { type Duration, waitToUs } from '../duration.js'
 import { coded, invalid } from '../errors.js'
 import { createLimiter, isLimiter, type Limiter } from '../limiter.js'
 import { callable, checkOptions } from '../options.js'
@@ -56,6 +56,11 @@ export interface RequestOptions<X extends Exchange> {
   /** Permits a request costs: a whole number, default 1. */
   readonly cost?: number | ((request: X[0]) => MaybePromise<number>) | undefined
   /**
+   * The longest a request may be held until its permits are there, at most 60 s; default 0, a request is never held. A
+   * longer wait is a refusal, and nothing is taken. A client that hangs up while it is held gives its permits back.
+   */
+  readonly maxWait?: Duration | undefined
+  /**
    * Called for a refused request, with status and headers set. May answer it (before it returns, or before the promise
    * it returns settles); otherwise the default answer follows.
    */
@@ -66,7 +71,9 @@ export interface RequestOptions<X extends Exchange> {
 
 /** A refused request, as `onRefused` sees it. */
 export interface Refusal {
+  /** What the limiter decided. */
   readonly decision: Decision
+  /** The status of the answer, 429. */
   readonly status: number
   /** The seconds in Retry-After; undefined when waiting cannot help. */
   readonly retryAfter: number | undefined
@@ -79,12 +86,13 @@ export interface Rules<X extends Exchange> {
   readonly limiter: Limiter | ((request: X[0]) => MaybePromise<Limiter | null>)
   readonly key: ((request: X[0]) => MaybePromise<RequestKey>) | undefined
   readonly cost: number | ((request: X[0]) => MaybePromise<number>)
+  readonly maxWaitMs: number
   readonly headers: boolean
 }
 
 /** Checks the options of an adapter once, when it is made. */
 export function rulesOf<X extends Exchange>(options: HttpOptions<X>): Rules<X> {
-  checkOptions('rateLimit', options, [...LIMIT_DOOR, 'limiter', ...REQUEST_OPTIONS], FOREIGN_NAMES)
+  checkOptions('rateLimit', options, [...LIMIT_DOOR, 'limiter', ...REQUEST_OPTIONS])
   if (options.key !== undefined) callable('key', options.key)
   if (options.onRefused !== undefined) callable('onRefused', options.onRefused)
   const { cost = 1 } = options
@@ -94,38 +102,33 @@ export function rulesOf<X extends Exchange>(options: HttpOptions<X>): Rules<X> {
     limiter: limiterOf(options),
     key: options.key,
     cost: typeof cost === 'function' ? cost : checkCost(cost),
+    maxWaitMs: options.maxWait === undefined ? 0 : holdToMs(options.maxWait),
     headers: options.headers !== false,
   }
 }
 
 /** Checks what a `limiter` option, or a function given for it, has come up with. */
-export function checkLimiter(value: unknown): Limiter {
+export function checkLimiter(value: unknown, expected = 'a limiter made by createLimiter'): Limiter {
   if (isLimiter(value)) return value
-  throw invalid(TypeError, 'limiter', 'a limiter made by createLimiter', value, 'SLUICE_INVALID_LIMITER')
+  throw invalid(TypeError, 'limiter', expected, value, 'SLUICE_INVALID_LIMITER')
+}
+
+/** Proxies and browsers do not wait much longer, and each held request is a connection that is open. */
+const LONGEST_HOLD_MS = 60_000
+
+function holdToMs(duration: Duration): number {
+  const ms = waitToUs('maxWait', duration) / 1000
+  if (ms > LONGEST_HOLD_MS) throw invalid(RangeError, 'maxWait', 'at most 60 seconds', duration)
+  return ms
 }
 
 const LIMIT_DOOR = ['limit', 'window', 'name', 'store', 'clock'] as const
-const REQUEST_OPTIONS = ['key', 'cost', 'onRefused', 'headers'] as const
-
-/** Names other limiters use for an option of ours. */
-const FOREIGN_NAMES: Record<string, string> = {
-  duration: 'window',
-  generateKey: 'key',
-  handler: 'onRefused',
-  keyGenerator: 'key',
-  limitReached: 'onRefused',
-  max: 'limit',
-  onLimitReached: 'onRefused',
-  onExceeded: 'onRefused',
-  period: 'window',
-  points: 'limit',
-  skip: 'key',
-  standardHeaders: 'headers',
-  timeWindow: 'window',
-}
+const REQUEST_OPTIONS = ['key', 'cost', 'maxWait', 'onRefused', 'headers'] as const
 
 function limiterOf<X extends Exchange>(options: HttpOptions<X>): Rules<X>['limiter'] {
   if (options.limiter === undefined) {
+    // Most likely a variable that was not what it should be.
+    if (Object.hasOwn(options, 'limiter') && options.limit === undefined) checkLimiter(undefined)
     const { limit, window, name, store, clock } = options
     return createLimiter(tokenBucket({ limit, window }), { name, store, clock })
   }

@@ -1,7 +1,10 @@
 /** The body of a refusal: problem details (RFC 9457) of a type the RateLimit drafts register. */
 export interface Problem {
+  /** A URI that names the kind of problem. */
   readonly type: string
+  /** The kind of problem in words, the same for every occurrence. */
   readonly title: string
+  /** The status of the response. */
   readonly status: number
   /** Names of the policies that refused. */
   readonly 'violated-policies'?: readonly string[]

@@ -1,16 +1,21 @@
-import type { Clock } from '../clock.js'
+import type { Alarm, Clock } from '../clock.js'
 import { type Duration, parseDuration } from '../duration.js'
 import { invalid } from '../errors.js'
 import { checkOptions } from '../options.js'
 
 /** A clock that moves only when told to. */
 export interface ManualClock extends Clock {
-  /** Moves the clock forward; a number is milliseconds and may have decimals (0.001 is one microsecond). */
+  /**
+   * Moves the clock forward; a number is milliseconds and may have decimals (0.001 is one microsecond). Whoever waits is
+   * woken at the instant it waits for, in order of time. Throws a TypeError or RangeError for what is no duration.
+   */
   advance(duration: Duration): void
-  /** Sets the clock to a time in milliseconds since the epoch, earlier or later. */
+  /** Sets the clock to a time in milliseconds since the epoch, earlier or later, and wakes whoever waits until then. */
   set(timeMs: number): void
   /** The time it shows, in milliseconds since the epoch. */
   readonly nowMs: number
+  /** How many wait for this clock. */
+  readonly alarms: number
 }
 
 /**
@@ -27,22 +32,45 @@ export interface ManualClock extends Clock {
  * clock.advance('1m')
  * limiter.tryAcquire('ann').allowed // true
  */
-export function manualClock(options: { startMs?: number } = {}): ManualClock {
+export function manualClock(options: { readonly startMs?: number | undefined } = {}): ManualClock {
   checkOptions('manualClock', options, ['startMs'])
   const { startMs = Date.UTC(2025, 0, 1) } = options
   let nowUs = timeToUs('startMs', startMs)
+  const alarms = new Set<{ readonly atUs: number; readonly ring: () => void }>()
+
+  /** Stops at every alarm on the way, so that each rings at its time; earlier ones first. */
+  function moveTo(targetUs: number): void {
+    for (;;) {
+      const due = [...alarms].filter(({ atUs }) => atUs <= targetUs).sort((a, b) => a.atUs - b.atUs)[0]
+      if (due === undefined) break
+      alarms.delete(due)
+      nowUs = Math.max(nowUs, due.atUs)
+      due.ring()
+    }
+    nowUs = targetUs
+  }
+
   return {
     nowUs: () => nowUs,
     get nowMs() {
       return nowUs / 1000
     },
+    get alarms() {
+      return alarms.size
+    },
     advance(duration) {
-      const us = nowUs + Math.round(parseDuration(duration, 'advance') * 1000)
-      if (!Number.isSafeInteger(us)) throw invalid(RangeError, 'advance', 'a time before 2^53 us', duration)
-      nowUs = us
+      const targetUs = nowUs + Math.round(parseDuration(duration, 'advance') * 1000)
+      if (!Number.isSafeInteger(targetUs))
+        throw invalid(RangeError, 'advance', 'a time before 2^53 us', duration)
+      moveTo(targetUs)
     },
     set(timeMs) {
-      nowUs = timeToUs('set', timeMs)
+      moveTo(timeToUs('set', timeMs))
+    },
+    setAlarm(atUs, ring): Alarm {
+      const alarm = { atUs, ring }
+      alarms.add(alarm)
+      return { cancel: () => alarms.delete(alarm) }
     },
   }
 }

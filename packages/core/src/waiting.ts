@@ -1,0 +1,374 @@
+import type { Booking } from './algorithm.js'
+import { type Answer, afterwards, isPromise } from './answer.js'
+import { type Alarm, type Clock, setAlarm } from './clock.js'
+import { Decision } from './decision.js'
+import { coded } from './errors.js'
+import { RateLimitedError } from './rate-limited-error.js'
+import type { Booked, Ledger } from './store.js'
+
+/*
+ * Waiting: the waiters of a key form one line in this process, first come, first served.
+ *
+ * Where the algorithm can book, each waiter holds a booking and is let go at its instant; a large ask is not starved by
+ * small ones, because those book behind it. When somebody leaves, the bookings from there on are cancelled, the last one
+ * first, and made again in order, so that everybody behind moves up. Where the algorithm cannot book, the first in line
+ * asks again at the instant it was told, and the others stand behind it.
+ *
+ * A line has one alarm at the most, and nothing outlives its waiters.
+ */
+
+/** What waiting needs of a limiter. */
+export interface WaitingHost<Async extends boolean> {
+  readonly name: string
+  readonly clock: Clock
+  readonly ledger: Ledger<Async>
+  /** Waiters in all lines, and in one. */
+  readonly maxQueue: number
+  readonly maxQueuePerKey: number
+  bookable(): boolean
+}
+
+export interface Ask {
+  readonly cost: number
+  readonly maxWaitUs: number
+  readonly signal: AbortSignal | undefined
+  /** Whether its wait keeps the process alive. */
+  readonly keepsAlive: boolean
+}
+
+/** The lines of a limiter. */
+export class WaitingRoom<Async extends boolean> {
+  readonly host: WaitingHost<Async>
+  /** How many wait, or may come to. */
+  occupied = 0
+  closed = false
+  private readonly lines = new Map<string, Line<Async>>()
+
+  constructor(host: WaitingHost<Async>) {
+    this.host = host
+  }
+
+  acquire(key: string, ask: Ask): Promise<Decision> {
+    if (ask.signal?.aborted) return Promise.reject(ask.signal.reason)
+    if (this.closed) return Promise.reject(closedError(this.host.name))
+    const line = this.lines.get(key) ?? new Line(key, this)
+    this.lines.set(key, line)
+    return line.acquire(ask)
+  }
+
+  /** Ends every wait, and refuses those to come. */
+  close(): void {
+    this.closed = true
+    for (const line of this.lines.values()) line.close()
+  }
+
+  forget(key: string): void {
+    this.lines.delete(key)
+  }
+}
+
+interface Waiter extends Ask {
+  readonly resolve: (decision: Decision | PromiseLike<Decision>) => void
+  readonly reject: (error: unknown) => void
+  readonly sinceUs: number
+  /** When its patience ends. */
+  readonly deadlineUs: number
+  readonly onAbort: () => void
+  /** What it has booked, where the algorithm can book. */
+  booking: Booking | undefined
+  /** When it is let go, or asks again. */
+  atUs: number
+  /** Out of the line, for whatever reason. */
+  gone: boolean
+}
+
+class Line<Async extends boolean> {
+  private readonly key: string
+  private readonly room: WaitingRoom<Async>
+  private readonly host: WaitingHost<Async>
+  private waiters: Waiter[] = []
+  /** How many stand here, or may come to. */
+  private occupied = 0
+  private keepers = 0
+  private alarm: (Alarm & { readonly atUs: number; readonly keepsAlive: boolean }) | undefined
+  private moving: Promise<void> | undefined
+  private moveIsDue = false
+
+  constructor(key: string, room: WaitingRoom<Async>) {
+    this.key = key
+    this.room = room
+    this.host = room.host
+  }
+
+  acquire(ask: Ask): Promise<Decision> {
+    return new Promise((resolve, reject) => {
+      const sinceUs = this.host.clock.nowUs()
+      const waiter: Waiter = {
+        ...ask,
+        resolve,
+        reject,
+        sinceUs,
+        deadlineUs: sinceUs + ask.maxWaitUs,
+        onAbort: () => this.leave(waiter, ask.signal?.reason),
+        booking: undefined,
+        atUs: Infinity,
+        gone: false,
+      }
+      this.enter(waiter)
+    })
+  }
+
+  close(): void {
+    for (const waiter of this.waiters) if (!waiter.gone) this.leave(waiter, closedError(this.host.name))
+    this.move()
+  }
+
+  /** Asks for the first time. On a synchronous store all of it happens in the caller's tick. */
+  private enter(waiter: Waiter): void {
+    const isFull = this.occupied >= this.host.maxQueuePerKey || this.room.occupied >= this.host.maxQueue
+    this.occupy(1)
+    if (this.moving !== undefined) {
+      this.moving.then(() => {
+        this.occupy(-1)
+        this.enter(waiter)
+      })
+      return
+    }
+    // Who cannot book must not be asked past those who stand here already.
+    const standsBehind = !this.host.bookable() && this.waiters.length > 0
+    const answered = (booked: Booked) => {
+      this.occupy(-1)
+      this.admit(waiter, booked, isFull, standsBehind)
+      this.tidy()
+    }
+    const failed = (error: unknown) => {
+      this.occupy(-1)
+      waiter.reject(error)
+      this.tidy()
+    }
+    let answer: Answer<Async, Booked>
+    try {
+      answer = this.firstAsk(waiter, isFull, standsBehind)
+    } catch (error) {
+      failed(error)
+      return
+    }
+    if (isPromise(answer)) answer.then(booked => answered(booked as Booked), failed)
+    else answered(answer)
+  }
+
+  private firstAsk(waiter: Waiter, isFull: boolean, standsBehind: boolean): Answer<Async, Booked> {
+    const { ledger } = this.host
+    if (standsBehind)
+      return afterwards<Async, Decision, Booked>(
+        ledger.decide(this.key, waiter.cost, 0, false),
+        decision => ({
+          decision,
+        }),
+      )
+    return ledger.book(this.key, waiter.cost, isFull || !this.host.bookable() ? 0 : waiter.maxWaitUs)
+  }
+
+  private admit(waiter: Waiter, { decision, booking }: Booked, isFull: boolean, standsBehind: boolean): void {
+    if (waiter.signal?.aborted || this.room.closed) {
+      waiter.reject(waiter.signal?.aborted ? waiter.signal.reason : closedError(this.host.name))
+      if (booking !== undefined) this.giveBack(booking)
+    } else if (decision.allowed && decision.waitUs === 0 && !standsBehind) {
+      waiter.resolve(decision)
+    } else if (isFull || decision.waitUs > waiter.maxWaitUs || decision.waitUs === Infinity) {
+      waiter.reject(this.refused(decision, isFull))
+    } else {
+      waiter.booking = booking
+      waiter.atUs = this.host.clock.nowUs() + decision.waitUs
+      this.join(waiter)
+    }
+  }
+
+  private join(waiter: Waiter): void {
+    this.waiters.push(waiter)
+    this.occupy(1)
+    if (waiter.keepsAlive) this.keepers++
+    waiter.signal?.addEventListener('abort', waiter.onAbort)
+    this.arm()
+  }
+
+  /** Takes a waiter out of the count; the next move takes it out of the line. */
+  private release(waiter: Waiter): void {
+    waiter.gone = true
+    this.occupy(-1)
+    if (waiter.keepsAlive) this.keepers--
+    waiter.signal?.removeEventListener('abort', waiter.onAbort)
+  }
+
+  private leave(waiter: Waiter, reason: unknown): void {
+    this.release(waiter)
+    waiter.reject(reason)
+    if (this.moveIsDue) return
+    // Those who leave in one tick are dealt with together.
+    this.moveIsDue = true
+    queueMicrotask(() => this.move())
+  }
+
+  /** Brings the line up to date: who has left makes room, who is due is let go, the alarm is set for the next. */
+  private move(): void {
+    this.moveIsDue = false
+    if (this.moving !== undefined) return
+    let later: Promise<void> | undefined
+    try {
+      later = drive(this.steps())
+    } catch (error) {
+      this.fail(error)
+    }
+    const ended = () => {
+      this.moving = undefined
+      this.tidy()
+    }
+    if (later === undefined) ended()
+    else this.moving = later.catch(error => this.fail(error)).then(ended)
+  }
+
+  private *steps(): Steps {
+    do {
+      if (this.waiters.some(waiter => waiter.gone)) yield* this.moveUp()
+      yield* this.host.bookable() ? this.letGo() : this.askAgain()
+    } while (this.waiters.some(waiter => waiter.gone))
+    this.arm()
+  }
+
+  /** From the first who has left on, bookings are given back, the last one first, and made again in order. */
+  private *moveUp(): Steps {
+    const first = this.waiters.findIndex(waiter => waiter.gone)
+    const nowUs = this.host.clock.nowUs()
+    const movable = this.waiters.slice(first).filter(waiter => waiter.gone || waiter.atUs > nowUs)
+    for (const { booking } of movable.toReversed())
+      if (booking !== undefined) yield this.host.ledger.refund(this.key, booking)
+    for (const waiter of movable) {
+      if (waiter.gone || waiter.booking === undefined) continue
+      waiter.booking = undefined
+      const patienceUs = Math.max(waiter.deadlineUs - this.host.clock.nowUs(), 0)
+      const { decision, booking } = (yield this.host.ledger.book(this.key, waiter.cost, patienceUs)) as Booked
+      waiter.booking = booking
+      waiter.atUs = this.host.clock.nowUs() + decision.waitUs
+      if (!decision.allowed) this.turnAway(waiter, decision)
+    }
+    const left = new Set(movable.filter(waiter => waiter.gone))
+    this.waiters = this.waiters.filter(waiter => !left.has(waiter))
+  }
+
+  /** Lets go whoever's instant has come. */
+  private *letGo(): Steps {
+    const nowUs = this.host.clock.nowUs()
+    let due = 0
+    for (const waiter of this.waiters) {
+      if (waiter.gone || waiter.atUs > nowUs) break
+      due++
+    }
+    for (const waiter of this.waiters.splice(0, due)) {
+      this.release(waiter)
+      const figures = (yield this.host.ledger.decide(this.key, 0, 0, false)) as Decision
+      waiter.resolve(waited(figures, nowUs - waiter.sinceUs))
+    }
+  }
+
+  /** The first in line asks again when it is time; who has run out of patience is turned away. */
+  private *askAgain(): Steps {
+    for (let first = this.waiters[0]; first !== undefined && !first.gone; first = this.waiters[0]) {
+      const nowUs = this.host.clock.nowUs()
+      if (first.atUs > nowUs) break
+      const { decision, booking } = (yield this.host.ledger.book(this.key, first.cost, 0)) as Booked
+      if (first.gone) {
+        first.booking = booking
+        return
+      }
+      first.atUs = nowUs + decision.retryAfterUs
+      if (decision.allowed) {
+        this.waiters.shift()
+        this.release(first)
+        first.resolve(waited(decision, nowUs - first.sinceUs))
+      } else if (first.atUs > first.deadlineUs || first.atUs === Infinity) {
+        this.waiters.shift()
+        this.turnAway(first, decision)
+      } else break
+    }
+    for (const waiter of this.waiters) {
+      if (waiter.gone || waiter.deadlineUs > this.host.clock.nowUs()) continue
+      const decision = (yield this.host.ledger.decide(this.key, waiter.cost, 0, false)) as Decision
+      if (!waiter.gone) this.turnAway(waiter, decision)
+    }
+    this.waiters = this.waiters.filter(waiter => !waiter.gone || waiter.booking !== undefined)
+  }
+
+  private arm(): void {
+    let atUs = this.waiters[0]?.atUs ?? Infinity
+    if (!this.host.bookable()) for (const { deadlineUs } of this.waiters) atUs = Math.min(atUs, deadlineUs)
+    const keepsAlive = this.keepers > 0
+    if (this.alarm?.atUs === atUs && this.alarm.keepsAlive === keepsAlive) return
+    this.alarm?.cancel()
+    this.alarm = undefined
+    if (atUs === Infinity) return
+    const ring = () => {
+      this.alarm = undefined
+      this.move()
+    }
+    const alarm = setAlarm(this.host.clock, atUs, ring, keepsAlive)
+    this.alarm = { atUs, keepsAlive, cancel: () => alarm.cancel() }
+  }
+
+  private turnAway(waiter: Waiter, decision: Decision): void {
+    this.release(waiter)
+    waiter.reject(this.refused(decision, false))
+  }
+
+  private refused(decision: Decision, isFull: boolean): RateLimitedError {
+    const reason = isFull ? 'too many wait already' : 'the wait would be longer than maxWait'
+    return new RateLimitedError(this.host.name, decision, reason)
+  }
+
+  private giveBack(booking: Booking): void {
+    const given = this.host.ledger.refund(this.key, booking)
+    // Nobody waits for it any more; a store that fails has its own ways to say so.
+    if (isPromise(given)) given.then(undefined, () => {})
+  }
+
+  /** The store has failed in the middle of a move: nobody in this line may wait for ever. */
+  private fail(error: unknown): void {
+    for (const waiter of this.waiters.splice(0)) {
+      if (waiter.gone) continue
+      this.release(waiter)
+      waiter.reject(error)
+    }
+    this.arm()
+  }
+
+  private occupy(change: number): void {
+    this.occupied += change
+    this.room.occupied += change
+  }
+
+  private tidy(): void {
+    if (this.occupied === 0 && this.waiters.length === 0 && this.moving === undefined)
+      this.room.forget(this.key)
+  }
+}
+
+/** Calls to a store, each answered before the next is made. */
+type Steps = Generator<unknown, void, unknown>
+
+/** Goes through the steps at once as long as answers are at hand, and in a promise from the first that is not. */
+function drive(steps: Steps, answer?: unknown): Promise<void> | undefined {
+  for (;;) {
+    const { done, value } = steps.next(answer)
+    if (done) return undefined
+    if (isPromise(value)) return Promise.resolve(value).then(answer => drive(steps, answer))
+    answer = value
+  }
+}
+
+/** A grant after a wait: the figures are those of now. */
+function waited(figures: Decision, waitUs: number): Decision {
+  return new Decision(figures.gauge, waitUs, 0, figures.lagUs, figures.lagPart)
+}
+
+function closedError(name: string): Error {
+  return coded(new Error(`limiter '${name}' is closed`), 'SLUICE_CLOSED', 'acquire')
+}

@@ -1,0 +1,96 @@
+import type { Decision } from '@sluice/core'
+import type { FastifyInstance, FastifyPluginCallback } from 'fastify'
+import fastifyPlugin from 'fastify-plugin'
+import { HOOKS, type Limiting, limiting, type RateLimitOptions } from './limiting.js'
+
+export type { Refusal } from '@sluice/core/http'
+export type { RateLimitOptions } from './limiting.js'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** What the limiter decided over this request, the last if there are several; undefined where none has. */
+    rateLimit?: Decision | undefined
+  }
+  interface FastifyContextConfig {
+    /** The limit of this route alone, in place of those of its context; false for no limit. */
+    rateLimit?: RateLimitOptions | false | undefined
+  }
+}
+
+/**
+ * Plugin that limits requests to every route of the context it is registered in, and of contexts in it that are
+ * registered later, 404s included, on Fastify 5. Registered again, there or in a context inside, it adds a limit.
+ *
+ * Takes `{ limit, window }` (that many requests at once per client, then one every window / limit) or `{ limiter }`. A
+ * request within the limit goes on, with `request.rateLimit` and the RateLimit fields set; one beyond it is answered
+ * with 429, Retry-After and a problem+json body, or by `onRefused`. Errors of callbacks go to the error handler.
+ *
+ * A route's `config: { rateLimit: options }` replaces the limits of its context by one of its own, which counts by
+ * itself and inherits no option; `config: { rateLimit: false }` switches them off.
+ *
+ * Throws a TypeError or RangeError (with `code` and `option`) for options that are unknown, of a wrong type or out of
+ * range: `register` rejects, and a route with a bad limit of its own throws where it is declared.
+ *
+ * @example
+ * await app.register(rateLimit, { limit: 100, window: '1m' })
+ * app.post('/login', { config: { rateLimit: { limit: 5, window: '15m', name: 'login' } } }, login)
+ */
+export const rateLimit: FastifyPluginCallback<RateLimitOptions> = fastifyPlugin(
+  (app: FastifyInstance, options: RateLimitOptions, done: (error?: Error) => void) => {
+    try {
+      limitContext(app, options)
+    } catch (error) {
+      // Thrown, it would end the process.
+      return done(error as Error)
+    }
+    done()
+  },
+  { name: '@sluice/fastify', fastify: '5.x' },
+)
+
+/** Gives a context its limit, and its routes those of their own. */
+function limitContext(app: FastifyInstance, options: RateLimitOptions): void {
+  const { hook, limit } = limiting(options)
+  app.addHook(hook, (request, reply, next) =>
+    request.routeOptions.config.rateLimit === undefined ? limit(request, reply, next) : next(),
+  )
+  // A context inside one that is limited has inherited the rest.
+  if (app.hasRequestDecorator('rateLimit')) return
+  app.decorateRequest('rateLimit', undefined)
+  limitByRoute(app)
+}
+
+/** In the config of a route that has its own limit among its hooks. */
+const LIMITED = Symbol('limited')
+
+function limitByRoute(app: FastifyInstance): void {
+  const known = new WeakMap<object, Map<string, Limiting>>()
+
+  /** One for each route, also where routes share the options; HEAD counts with the GET it comes from. */
+  function own(options: RateLimitOptions, method: unknown, url = ''): Limiting {
+    const route = `${method === 'HEAD' ? 'GET' : method} ${url.replace(/\/$/, '')}`
+    const limits = known.get(options) ?? new Map<string, Limiting>()
+    const found = limits.get(route) ?? limiting(options)
+    known.set(options, limits.set(route, found))
+    return found
+  }
+
+  app.addHook('onRoute', route => {
+    const options = route.config?.rateLimit
+    if (options === undefined || options === false) return
+    const { hook, limit } = own(options, route.method, route.url)
+    const others = [route[hook] ?? []].flat()
+    // Before the route does any work, or when it has found out who the user is.
+    route[hook] = options.hook === 'preHandler' ? [...others, limit] : [limit, ...others]
+    route.config = Object.assign({}, route.config, { [LIMITED]: true })
+  })
+
+  // For routes declared before the plugin was loaded, as they are when nobody awaits it.
+  for (const at of HOOKS as readonly Limiting['hook'][])
+    app.addHook(at, (request, reply, next) => {
+      const { config, method, url } = request.routeOptions
+      if (!config.rateLimit || LIMITED in config) return next()
+      const { hook, limit } = own(config.rateLimit, method, url)
+      return hook === at ? limit(request, reply, next) : next()
+    })
+}

@@ -1,0 +1,124 @@
+import {
+  createGuard,
+  finish,
+  type Host,
+  type HttpOptions,
+  invalid,
+  type MaybePromise,
+  type NodeResponse,
+  proceed,
+  type Refusal,
+  sendProblem,
+  type Verdict,
+  writeFields,
+} from '@sluice/core/http'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+
+/** Options of `rateLimit` on Fastify, and of a route's `config.rateLimit`. */
+export type RateLimitOptions = HttpOptions<[request: FastifyRequest, reply: FastifyReply]> & {
+  /**
+   * When to decide: `'onRequest'`, the default, before a body is read; `'preHandler'`, after it, for keys that an
+   * earlier hook has to find, such as `request.user`.
+   */
+  readonly hook?: 'onRequest' | 'preHandler' | undefined
+}
+
+/** The hooks that can limit. */
+export const HOOKS = ['onRequest', 'preHandler'] as const
+
+/** A limit, ready to be a hook. */
+export interface Limiting {
+  /** Either hook, in the types of one: they take the same functions, but `addHook` takes no union of names. */
+  readonly hook: 'onRequest'
+  limit(request: FastifyRequest, reply: FastifyReply, next: (error?: Error) => void): void
+}
+
+/** Checks options once, and makes the hook of a limit. Throws as `rateLimit` does. */
+export function limiting(options: RateLimitOptions): Limiting {
+  const { hook = 'onRequest', ...others } = { ...options }
+  if (!HOOKS.includes(hook)) throw invalid(TypeError, 'hook', "'onRequest' or 'preHandler'", hook)
+  // What is no object of options is for the guard to refuse.
+  const guard = createGuard('hook' in Object(options) ? others : options, host)
+
+  return {
+    hook: hook as Limiting['hook'],
+    limit(request, reply, next) {
+      if (reply.raw.headersSent) return next()
+      const act = () =>
+        proceed(guard(request, reply.raw), verdict => apply(verdict, request, reply, others.onRefused))
+      return finish(act, next, error => {
+        // A refusal whose answer fails is an error of ours, not of the client.
+        if (!reply.raw.headersSent) reply.code(500)
+        next(error as Error)
+      })
+    },
+  }
+}
+
+const host: Host<FastifyRequest> = {
+  address: request => request.ip,
+  gone: request => request.raw.socket?.destroyed === true,
+}
+
+type OnRefused = NonNullable<RateLimitOptions['onRefused']>
+
+/** Puts a verdict into effect; the answer says whether the request goes on. */
+function apply(
+  verdict: Verdict,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  onRefused: OnRefused | undefined,
+): MaybePromise<boolean> {
+  if (verdict.outcome === 'abandoned') reply.hijack()
+  if (verdict.outcome === 'abandoned' || reply.sent) return false
+  if (verdict.outcome === 'skipped') return true
+  request.rateLimit = verdict.decision
+  if (reply.raw.headersSent) {
+    // Somebody began to answer while the key was looked for: too late for fields, and for a refusal.
+    if (verdict.outcome === 'refused') reply.raw.destroy()
+    return verdict.outcome === 'allowed'
+  }
+  writeFields(verdict.fields, nodeResponse(reply))
+  if (verdict.outcome === 'allowed') return true
+
+  reply.code(verdict.refusal.status)
+  return proceed(onRefused && answeredBy(onRefused, request, reply, verdict.refusal), answered => {
+    if (answered !== true) sendProblem(verdict.refusal, nodeResponse(reply))
+    return false
+  })
+}
+
+/** Whether `onRefused` has answered: `reply.sent` stays false while hooks of the app are at work on an answer. */
+function answeredBy(
+  onRefused: OnRefused,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  refusal: Refusal,
+): MaybePromise<boolean> {
+  let answered = false
+  const { send } = reply
+  reply.send = payload => {
+    answered = true
+    return send.call(reply, payload)
+  }
+  const answer = onRefused(request, reply, refusal)
+  // A reply passes for a promise, and one that nobody sends is never kept.
+  return proceed(answer === reply ? undefined : answer, () => answered)
+}
+
+function nodeResponse(reply: FastifyReply): NodeResponse {
+  return {
+    get statusCode() {
+      return reply.statusCode
+    },
+    set statusCode(status) {
+      reply.code(status)
+    },
+    headersSent: reply.sent || reply.raw.headersSent,
+    getHeader: name => reply.getHeader(name),
+    setHeader: (name, value) => reply.header(name, value),
+    removeHeader: name => reply.removeHeader(name),
+    // In bytes: Fastify adds a charset to the type of a text.
+    end: body => reply.send(Buffer.from(body)),
+  }
+}

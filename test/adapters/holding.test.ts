@@ -1,0 +1,121 @@
+import { get } from 'node:http'
+import { createLimiter, type LimiterOptions, tokenBucket } from '@sluice/core'
+import { type ManualClock, manualClock } from '@sluice/core/testing'
+import { rateLimit } from '@sluice/express'
+import request from 'supertest'
+import { afterEach, beforeEach, describe, expect, it, test, vi } from 'vitest'
+import { type App, servers } from '../support/servers/index.js'
+
+/*
+ * Requests that are held until their permits are there. Time stands still unless a test moves it.
+ */
+
+const closing: (() => Promise<void>)[] = []
+let clock: ManualClock
+
+beforeEach(() => {
+  clock = manualClock()
+})
+
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close()
+})
+
+/** One permit a second, for everybody together. */
+function oneASecond(options: LimiterOptions = {}) {
+  return createLimiter(tokenBucket({ limit: 1, window: '1s' }), { clock, ...options })
+}
+
+/** Waits for what sockets do on their own; the clock stands still meanwhile. */
+const until = (expectation: () => void) => vi.waitFor(expectation, { timeout: 4000, interval: 5 })
+
+describe.each(servers)('on $name', ({ start }) => {
+  async function serve(app: App) {
+    const server = await start(app)
+    closing.push(server.close)
+    return server
+  }
+
+  it('a short wait is waited out before the handler runs, and the figures are those after it', async () => {
+    const server = await serve({ app: [{ limiter: oneASecond(), key: () => 'all', maxWait: '2s' }] })
+    await request(server.url).get('').expect(200)
+    const held = request(server.url).get('').expect(200).then()
+    await until(() => expect(clock.alarms).toBe(1))
+    expect(server.handled).toBe(1)
+    clock.advance('1s')
+    const response = await held
+    expect(response.headers).toMatchObject({ ratelimit: '"default";r=0;t=1' })
+    expect(response.headers).not.toHaveProperty('retry-after')
+    expect(server.handled).toBe(2)
+  })
+
+  it('a longer wait is refused at once, and takes nothing (S26, SGrondin/bottleneck#169)', async () => {
+    const limiter = createLimiter(tokenBucket({ limit: 1, window: 800 }), { clock })
+    const server = await serve({ app: [{ limiter, key: () => 'all', maxWait: 500 }] })
+    await request(server.url).get('').expect(200)
+    await request(server.url).get('').expect(429).expect('Retry-After', '1')
+    expect(limiter.peek('all').waitMs).toBe(800)
+    expect(server.handled).toBe(1)
+  })
+
+  it('a full line is refused at once', async () => {
+    const limiter = oneASecond({ maxQueuePerKey: 1 })
+    const server = await serve({ app: [{ limiter, key: () => 'all', maxWait: '10s' }] })
+    await request(server.url).get('').expect(200)
+    const held = request(server.url).get('').expect(200).then()
+    await until(() => expect(clock.alarms).toBe(1))
+    await request(server.url).get('').expect(429).expect('Retry-After', '2')
+    clock.advance('1s')
+    await held
+  })
+
+  it('a client that hangs up while it is held gives its permit back, and the handler never runs', async () => {
+    const limiter = oneASecond()
+    const server = await serve({ app: [{ limiter, key: () => 'all', maxWait: '10s' }] })
+    await request(server.url).get('').expect(200)
+    const client = get(server.url).on('error', () => {})
+    await until(() => expect(limiter.peek('all').balance).toBe(-1))
+    client.destroy()
+    await until(() => expect(limiter.peek('all').balance).toBe(0))
+    clock.advance('5s')
+    await request(server.url).get('').expect(200)
+    expect(server.handled).toBe(2)
+    expect(server.errors).toEqual([])
+  })
+
+  it('of 1,000 who hang up no slot is wasted', async () => {
+    const limiter = oneASecond({ maxQueue: 2000, maxQueuePerKey: 2000, maxWait: Infinity })
+    const key = () => 'all'
+    const server = await serve({ app: [{ limiter, key, maxWait: '60s' }] })
+    const batches = 20
+    await request(server.url).get('').expect(200)
+    for (let batch = 0; batch < batches; batch++) {
+      const clients = Array.from({ length: 50 }, () => get(server.url).on('error', () => {}))
+      await until(() => expect(limiter.peek('all').balance).toBe(-50))
+      for (const client of clients) client.destroy()
+      await until(() => expect(limiter.peek('all').balance).toBe(0))
+    }
+    const held = request(server.url).get('').expect(200).then()
+    await until(() => expect(clock.alarms).toBe(1))
+    clock.advance('1s')
+    await held
+    expect(server.handled).toBe(2)
+  }, 20_000)
+
+  it('closing the limiter ends the wait with an error, not with a hang', async () => {
+    const limiter = oneASecond()
+    const server = await serve({ app: [{ limiter, key: () => 'all', maxWait: '10s' }] })
+    await request(server.url).get('').expect(200)
+    const held = request(server.url).get('').expect(500).then()
+    await until(() => expect(clock.alarms).toBe(1))
+    limiter.close()
+    await held
+    expect(server.errors).toEqual([expect.objectContaining({ code: 'SLUICE_CLOSED' })])
+  })
+})
+
+test.each(['61s', Infinity, -1, Number.NaN, 'soon'])('maxWait %o is refused when it is made', maxWait => {
+  const make = () => rateLimit({ limit: 1, window: '1s', maxWait: maxWait as never })
+  expect(make).toThrow(RangeError)
+  expect(make).toThrow(/^maxWait: /)
+})

@@ -1,0 +1,74 @@
+import { type RateLimitOptions, rateLimit } from '@sluice/fastify'
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
+import {
+  type App,
+  type Limit,
+  Log,
+  type Passage,
+  type RunningServer,
+  running,
+  type ServerFactory,
+} from './app.js'
+
+export const fastifyServers: readonly ServerFactory[] = [{ name: 'fastify', start: startFastify }]
+
+async function startFastify(plan: App): Promise<RunningServer> {
+  const log = new Log()
+  const app = fastify()
+  app.setErrorHandler((error, _request, reply) => {
+    log.errors.push(error)
+    // On to Fastify's own answer.
+    reply.send(error)
+  })
+  app.addHook('onRequest', (request, reply, next) => {
+    plan.before?.(fastifyPassage(request, reply))
+    next()
+  })
+  await limited(app, plan.app)
+  app.register(
+    async api => {
+      await limited(api, plan.router)
+      api.register(async context => {
+        // A limit in the config of a route replaces the others, and one in a context of the route's own adds to them.
+        const [own, ...others] = plan.route ?? []
+        const alone = own !== undefined && [plan.app, plan.router, others].every(limits => !limits?.length)
+        if (alone) await context.register(rateLimit, { limiter: () => null })
+        else await limited(context, plan.route)
+        const config = alone ? { rateLimit: fastifyOptions(own) } : {}
+        context.all('/items', { config }, (request, reply) => {
+          log.handled++
+          const passage = fastifyPassage(request, reply)
+          if (plan.handler === undefined) passage.json({ ok: true })
+          else plan.handler(passage)
+        })
+      })
+    },
+    { prefix: '/api' },
+  )
+  await app.ready()
+  return running(app.server, log)
+}
+
+async function limited(context: FastifyInstance, limits: readonly Limit[] = []): Promise<void> {
+  for (const limit of limits) await context.register(rateLimit, fastifyOptions(limit))
+}
+
+function fastifyOptions({ onRefused, ...options }: Limit): RateLimitOptions {
+  if (onRefused === undefined) return options
+  return {
+    ...options,
+    onRefused: (request, reply, refusal) => onRefused(fastifyPassage(request, reply), refusal),
+  }
+}
+
+function fastifyPassage(request: FastifyRequest, reply: FastifyReply): Passage {
+  return {
+    req: request.raw,
+    res: reply.raw,
+    get decision() {
+      return request.rateLimit
+    },
+    setHeader: (name, value) => reply.header(name, value),
+    json: body => reply.send(body),
+  }
+}

@@ -1,0 +1,65 @@
+import { createServer } from 'node:http'
+import { createRequire } from 'node:module'
+import Router from '@koa/router'
+import { type RateLimitOptions, rateLimit } from '@sluice/koa'
+import Koa, { type Context } from 'koa'
+import {
+  type App,
+  type Limit,
+  Log,
+  type Passage,
+  type RunningServer,
+  running,
+  type ServerFactory,
+} from './app.js'
+
+const require = createRequire(import.meta.url)
+/** Koa 2 in the types of Koa 3, whose part that is used here is the same. */
+export const Koa2 = require('koa2') as typeof Koa
+
+export const koaServers: readonly ServerFactory[] = [
+  { name: 'koa', start: app => startKoa(Koa, app) },
+  { name: 'koa2', start: app => startKoa(Koa2, app) },
+]
+
+function startKoa(Framework: typeof Koa, plan: App): Promise<RunningServer> {
+  const log = new Log()
+  const app = new Framework()
+  // A listener of our own takes the place of Koa's, which prints. Koa itself reports a second `next()`.
+  app.on('error', error => log.errors.push(error))
+  app.use((ctx, next) => {
+    plan.before?.(koaPassage(ctx))
+    return next()
+  })
+  const limiting = (limit: Limit) => rateLimit(koaOptions(limit))
+  for (const limit of plan.app ?? []) app.use(limiting(limit))
+
+  const router = new Router({ prefix: '/api' })
+  for (const limit of plan.router ?? []) router.use(limiting(limit))
+  router.all('/items', ...(plan.route ?? []).map(limiting), ctx => {
+    log.handled++
+    const passage = koaPassage(ctx)
+    return plan.handler === undefined ? passage.json({ ok: true }) : plan.handler(passage)
+  })
+  app.use(router.routes())
+  return running(createServer(app.callback()), log)
+}
+
+function koaOptions({ onRefused, ...options }: Limit): RateLimitOptions {
+  if (onRefused === undefined) return options
+  return { ...options, onRefused: (ctx, refusal) => onRefused(koaPassage(ctx), refusal) }
+}
+
+function koaPassage(ctx: Context): Passage {
+  return {
+    req: ctx.req,
+    res: ctx.res,
+    get decision() {
+      return ctx.state.rateLimit
+    },
+    setHeader: (name, value) => ctx.set(name, value),
+    json(body) {
+      ctx.body = body
+    },
+  }
+}
