@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import {
   type Algorithm,
   createLimiter,
@@ -199,6 +200,7 @@ describe.each(KINDS)('acquire, $kind', ({ make }) => {
     const reasons = new Map<unknown, number>()
     for (let batch = 0; batch < 100; batch++) {
       const abort = new AbortController()
+      setMaxListeners(0, abort.signal)
       const waits = Array.from({ length: 100 }, () => limiter.acquire('key', { signal: abort.signal }))
       for (const wait of waits) wait.catch(reason => reasons.set(reason, (reasons.get(reason) ?? 0) + 1))
       await settled()
@@ -273,6 +275,7 @@ describe('acquire', () => {
     const { clock, limiter, log } = setUp({ maxQueuePerKey: 100 })
     limiter.tryAcquire('key')
     const abort = new AbortController()
+    setMaxListeners(0, abort.signal)
     for (let count = 0; count < 49; count++) limiter.acquire('key', { signal: abort.signal }).catch(() => {})
     log.note('last', limiter.acquire('key'))
     await pass(clock, 10)
@@ -325,6 +328,23 @@ describe('acquire', () => {
     await settled()
     expect(log.entries).toEqual(['a failed: gone', 'b failed: Error'])
   })
+})
+
+test('on an asynchronous store, who leaves while the line moves up leaves nothing booked', async () => {
+  for (let delay = 0; delay < 60; delay++) {
+    const { clock, limiter } = setUp({ store: asynchronous(memoryStore()) as never })
+    await limiter.tryAcquire('key')
+    const aborts = Array.from({ length: 4 }, () => new AbortController())
+    for (const { signal } of aborts) limiter.acquire('key', { signal }).catch(() => {})
+    await settled()
+    aborts[0]?.abort()
+    await settled(delay)
+    aborts[2]?.abort()
+    await settled(delay)
+    aborts[1]?.abort()
+    await settled(200)
+    expect([delay, (await limiter.peek('key')).balance, clock.alarms]).toEqual([delay, -1, 1])
+  }
 })
 
 describe('by timers of the system', () => {

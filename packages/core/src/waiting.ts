@@ -86,13 +86,19 @@ class Line<Async extends boolean> {
   private readonly key: string
   private readonly room: WaitingRoom<Async>
   private readonly host: WaitingHost<Async>
+  /** The first in line stands at `front`; who stood before has been let go. */
   private waiters: Waiter[] = []
+  private front = 0
+  /** How many of the waiters have left and are still in the array. */
+  private leavers = 0
   /** How many stand here, or may come to. */
   private occupied = 0
   private keepers = 0
   private alarm: (Alarm & { readonly atUs: number; readonly keepsAlive: boolean }) | undefined
   private moving: Promise<void> | undefined
   private moveIsDue = false
+  /** Somebody left, or the alarm rang, during a move. */
+  private movesAgain = false
 
   constructor(key: string, room: WaitingRoom<Async>) {
     this.key = key
@@ -119,7 +125,7 @@ class Line<Async extends boolean> {
   }
 
   close(): void {
-    for (const waiter of this.waiters) if (!waiter.gone) this.leave(waiter, closedError(this.host.name))
+    for (const waiter of this.standing()) if (!waiter.gone) this.leave(waiter, closedError(this.host.name))
     this.move()
   }
 
@@ -135,7 +141,7 @@ class Line<Async extends boolean> {
       return
     }
     // Who cannot book must not be asked past those who stand here already.
-    const standsBehind = !this.host.bookable() && this.waiters.length > 0
+    const standsBehind = !this.host.bookable() && this.front < this.waiters.length
     const answered = (booked: Booked) => {
       this.occupy(-1)
       this.admit(waiter, booked, isFull, standsBehind)
@@ -202,6 +208,7 @@ class Line<Async extends boolean> {
 
   private leave(waiter: Waiter, reason: unknown): void {
     this.release(waiter)
+    this.leavers++
     waiter.reject(reason)
     if (this.moveIsDue) return
     // Those who leave in one tick are dealt with together.
@@ -212,7 +219,10 @@ class Line<Async extends boolean> {
   /** Brings the line up to date: who has left makes room, who is due is let go, the alarm is set for the next. */
   private move(): void {
     this.moveIsDue = false
-    if (this.moving !== undefined) return
+    if (this.moving !== undefined) {
+      this.movesAgain = true
+      return
+    }
     let later: Promise<void> | undefined
     try {
       later = drive(this.steps())
@@ -221,7 +231,10 @@ class Line<Async extends boolean> {
     }
     const ended = () => {
       this.moving = undefined
-      this.tidy()
+      if (this.movesAgain) {
+        this.movesAgain = false
+        this.move()
+      } else this.tidy()
     }
     if (later === undefined) ended()
     else this.moving = later.catch(error => this.fail(error)).then(ended)
@@ -229,78 +242,102 @@ class Line<Async extends boolean> {
 
   private *steps(): Steps {
     do {
-      if (this.waiters.some(waiter => waiter.gone)) yield* this.moveUp()
+      if (this.leavers > 0) yield* this.moveUp()
       yield* this.host.bookable() ? this.letGo() : this.askAgain()
-    } while (this.waiters.some(waiter => waiter.gone))
+    } while (this.leavers > 0)
     this.arm()
   }
 
   /** From the first who has left on, bookings are given back, the last one first, and made again in order. */
   private *moveUp(): Steps {
-    const first = this.waiters.findIndex(waiter => waiter.gone)
+    const standing = this.standing()
     const nowUs = this.host.clock.nowUs()
-    const movable = this.waiters.slice(first).filter(waiter => waiter.gone || waiter.atUs > nowUs)
-    for (const { booking } of movable.toReversed())
-      if (booking !== undefined) yield this.host.ledger.refund(this.key, booking)
-    for (const waiter of movable) {
-      if (waiter.gone || waiter.booking === undefined) continue
+    const behind = standing.slice(standing.findIndex(waiter => waiter.gone))
+    const movable = behind.filter(waiter => waiter.gone || waiter.atUs > nowUs)
+    for (const waiter of movable.toReversed()) {
+      if (waiter.booking === undefined) continue
+      yield this.host.ledger.refund(this.key, waiter.booking)
       waiter.booking = undefined
+    }
+    for (const waiter of this.host.bookable() ? movable : []) {
+      if (waiter.gone) continue
       const patienceUs = Math.max(waiter.deadlineUs - this.host.clock.nowUs(), 0)
       const { decision, booking } = (yield this.host.ledger.book(this.key, waiter.cost, patienceUs)) as Booked
       waiter.booking = booking
       waiter.atUs = this.host.clock.nowUs() + decision.waitUs
-      if (!decision.allowed) this.turnAway(waiter, decision)
+      if (!decision.allowed && !waiter.gone) this.turnAway(waiter, decision)
     }
-    const left = new Set(movable.filter(waiter => waiter.gone))
-    this.waiters = this.waiters.filter(waiter => !left.has(waiter))
+    this.prune()
   }
 
   /** Lets go whoever's instant has come. */
   private *letGo(): Steps {
     const nowUs = this.host.clock.nowUs()
-    let due = 0
-    for (const waiter of this.waiters) {
-      if (waiter.gone || waiter.atUs > nowUs) break
-      due++
-    }
-    for (const waiter of this.waiters.splice(0, due)) {
-      this.release(waiter)
+    for (
+      let first = this.first();
+      first !== undefined && !first.gone && first.atUs <= nowUs;
+      first = this.first()
+    ) {
+      this.passOn(first)
       const figures = (yield this.host.ledger.decide(this.key, 0, 0, false)) as Decision
-      waiter.resolve(waited(figures, nowUs - waiter.sinceUs))
+      first.resolve(waited(figures, nowUs - first.sinceUs))
     }
   }
 
   /** The first in line asks again when it is time; who has run out of patience is turned away. */
   private *askAgain(): Steps {
-    for (let first = this.waiters[0]; first !== undefined && !first.gone; first = this.waiters[0]) {
+    for (let first = this.first(); first !== undefined && !first.gone; first = this.first()) {
       const nowUs = this.host.clock.nowUs()
       if (first.atUs > nowUs) break
       const { decision, booking } = (yield this.host.ledger.book(this.key, first.cost, 0)) as Booked
       if (first.gone) {
+        // It has left while it asked; the next round gives back what it got.
         first.booking = booking
         return
       }
       first.atUs = nowUs + decision.retryAfterUs
       if (decision.allowed) {
-        this.waiters.shift()
-        this.release(first)
+        this.passOn(first)
         first.resolve(waited(decision, nowUs - first.sinceUs))
       } else if (first.atUs > first.deadlineUs || first.atUs === Infinity) {
-        this.waiters.shift()
-        this.turnAway(first, decision)
+        this.passOn(first)
+        first.reject(this.refused(decision, false))
       } else break
     }
-    for (const waiter of this.waiters) {
+    for (const waiter of this.standing()) {
       if (waiter.gone || waiter.deadlineUs > this.host.clock.nowUs()) continue
       const decision = (yield this.host.ledger.decide(this.key, waiter.cost, 0, false)) as Decision
       if (!waiter.gone) this.turnAway(waiter, decision)
     }
-    this.waiters = this.waiters.filter(waiter => !waiter.gone || waiter.booking !== undefined)
+    if (this.leavers > 0) this.prune()
+  }
+
+  private first(): Waiter | undefined {
+    return this.waiters[this.front]
+  }
+
+  private standing(): Waiter[] {
+    return this.waiters.slice(this.front)
+  }
+
+  /** Takes the first out of the line. */
+  private passOn(first: Waiter): void {
+    this.release(first)
+    this.front++
+    // Now and then, so that a long line costs each no more than a short one.
+    if (this.front >= 1024 && this.front * 2 >= this.waiters.length) this.prune()
+  }
+
+  /** Takes out of the array who is out of the line and holds nothing any more. */
+  private prune(): void {
+    this.waiters = this.standing().filter(waiter => !waiter.gone || waiter.booking !== undefined)
+    this.front = 0
+    this.leavers = this.waiters.filter(waiter => waiter.gone).length
   }
 
   private arm(): void {
-    let atUs = this.waiters[0]?.atUs ?? Infinity
-    if (!this.host.bookable()) for (const { deadlineUs } of this.waiters) atUs = Math.min(atUs, deadlineUs)
+    let atUs = this.first()?.atUs ?? Infinity
+    if (!this.host.bookable()) for (const { deadlineUs } of this.standing()) atUs = Math.min(atUs, deadlineUs)
     const keepsAlive = this.keepers > 0
     if (this.alarm?.atUs === atUs && this.alarm.keepsAlive === keepsAlive) return
     this.alarm?.cancel()
@@ -316,6 +353,7 @@ class Line<Async extends boolean> {
 
   private turnAway(waiter: Waiter, decision: Decision): void {
     this.release(waiter)
+    this.leavers++
     waiter.reject(this.refused(decision, false))
   }
 
@@ -332,11 +370,14 @@ class Line<Async extends boolean> {
 
   /** The store has failed in the middle of a move: nobody in this line may wait for ever. */
   private fail(error: unknown): void {
-    for (const waiter of this.waiters.splice(0)) {
+    for (const waiter of this.standing()) {
       if (waiter.gone) continue
       this.release(waiter)
       waiter.reject(error)
     }
+    this.waiters = []
+    this.front = 0
+    this.leavers = 0
     this.arm()
   }
 
