@@ -330,6 +330,23 @@ describe('acquire', () => {
   })
 })
 
+test('a store that is full refuses a waiter as well, and lets nobody pass', async () => {
+  const { limiter } = setUp({ store: memoryStore({ maxKeys: 1, onFull: 'refuse' }) as never })
+  limiter.tryAcquire('other')
+  await expect(limiter.acquire('key', { maxWait: '10s' })).rejects.toBeInstanceOf(RateLimitedError)
+})
+
+test('who comes in the tick in which another leaves finds the place free', async () => {
+  const { clock, limiter, log } = setUp()
+  limiter.tryAcquire('key')
+  const abort = new AbortController()
+  limiter.acquire('key', { signal: abort.signal }).catch(() => {})
+  abort.abort()
+  log.note('next', limiter.acquire('key', { maxWait: '1s' }))
+  await pass(clock, 1000)
+  expect(log.entries).toEqual(['next after 1000 (waited 1000)'])
+})
+
 test('on an asynchronous store, who leaves while the line moves up leaves nothing booked', async () => {
   for (let delay = 0; delay < 60; delay++) {
     const { clock, limiter } = setUp({ store: asynchronous(memoryStore()) as never })

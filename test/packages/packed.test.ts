@@ -1,4 +1,5 @@
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { publint } from 'publint'
@@ -7,7 +8,10 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Running, run } from '../support/process.js'
 
 const ROOT = join(import.meta.dirname, '../..')
+/** A TypeScript that still knows every way of resolving modules. */
+const TSC = createRequire(import.meta.url).resolve('typescript5/bin/tsc')
 const PACKAGES = ['core', 'express', 'koa', 'fastify']
+const PEERS = ['express@5', 'koa@3', 'fastify@5', '@types/express@5', '@types/koa@3', '@types/node@20']
 const ENTRIES = {
   '@sluice/core': [
     'createLimiter',
@@ -38,11 +42,7 @@ beforeAll(async () => {
     tarballs[`@sluice/${name}`] = `file:${tarball}`
   }
   await writeFile(join(folder, 'package.json'), JSON.stringify({ private: true, dependencies: tarballs }))
-  await run(
-    'npm',
-    ['install', '--no-audit', '--no-fund', '--prefer-offline', 'express@5', 'koa@3', 'fastify@5'],
-    folder,
-  )
+  await run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', ...PEERS], folder)
 }, 120_000)
 
 afterAll(() => rm(folder, { recursive: true, force: true }))
@@ -58,6 +58,78 @@ describe.each(Object.entries(ENTRIES))('%s, packed and installed', (entry, names
     await run('node', ['--input-type=module', '-e', `import * as it from '${entry}'; ${check}`], folder)
   })
 })
+
+describe.each(['express', 'koa', 'fastify'])('the adapter for %s', name => {
+  const check = `if (typeof it !== 'function') throw new Error(typeof it)`
+
+  test('is the default export too (S60, express-rate-limit/express-rate-limit#275)', async () => {
+    const entry = `@sluice/${name}`
+    await run('node', ['--input-type=module', '-e', `import it from '${entry}'; ${check}`], folder)
+    await run('node', ['-e', `const it = require('${entry}').default; ${check}`], folder)
+  })
+})
+
+describe('types', () => {
+  const CONSUMER = `
+    import { createLimiter, tokenBucket, type Decision, type Duration } from '@sluice/core'
+    import { createGuard } from '@sluice/core/http'
+    import { manualClock } from '@sluice/core/testing'
+    import express, { rateLimit } from '@sluice/express'
+    import { rateLimit as koa } from '@sluice/koa'
+    import { rateLimit as fastify } from '@sluice/fastify'
+    const window: Duration = '1m'
+    const clock = manualClock()
+    const decision: Decision = createLimiter(tokenBucket({ limit: 1, window }), { clock }).tryAcquire('key')
+    export const used = [createGuard, express({ limit: 1, window }), rateLimit({ limit: 1, window }), koa, fastify, decision]
+  `
+
+  test.each([
+    ['commonjs', 'node10', 'commonjs', []],
+    ['commonjs', 'node10', 'commonjs', ['--esModuleInterop']],
+    ['node16', 'node16', 'module', []],
+    ['nodenext', 'nodenext', 'module', []],
+    ['nodenext', 'nodenext', 'commonjs', []],
+    ['esnext', 'bundler', 'module', []],
+  ])(
+    'resolve with module %s, moduleResolution %s, in a package of type %s %j (S61, fastify/fastify-rate-limit)',
+    async (module, moduleResolution, type, flags) => {
+      const project = join(folder, 'consumers', `${module}-${moduleResolution}-${type}${flags.join('')}`)
+      await mkdir(project, { recursive: true })
+      await writeFile(join(project, 'package.json'), JSON.stringify({ type }))
+      await writeFile(join(project, 'consumer.ts'), CONSUMER)
+      const options = [
+        '--module',
+        module,
+        '--moduleResolution',
+        moduleResolution,
+        '--target',
+        'es2022',
+        ...flags,
+      ]
+      const strictness = ['--strict', '--noEmit', '--exactOptionalPropertyTypes', '--skipLibCheck']
+      const types = ['--types', 'node', '--typeRoots', join(folder, 'node_modules/@types')]
+      await run('node', [TSC, ...options, ...strictness, ...types, join(project, 'consumer.ts')], project)
+    },
+    60_000,
+  )
+})
+
+test.each(['4', '5'])(
+  'the adapter for Express installs beside Express %s without a peer conflict (S63, express-rate-limit/express-rate-limit#415)',
+  async version => {
+    const app = join(folder, `express-${version}`)
+    await mkdir(app)
+    const { '@sluice/core': core, '@sluice/express': adapter } = tarballs
+    const dependencies = { '@sluice/core': core, '@sluice/express': adapter, express: `^${version}.0.0` }
+    await writeFile(join(app, 'package.json'), JSON.stringify({ private: true, dependencies }))
+    await run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', '--strict-peer-deps'], app)
+    const { version: installed } = JSON.parse(
+      await readFile(join(app, 'node_modules/express/package.json'), 'utf8'),
+    )
+    expect(installed.split('.')[0]).toBe(version)
+  },
+  60_000,
+)
 
 describe.each(PACKAGES)('the package of %s', name => {
   test('has nothing publint objects to', async () => {

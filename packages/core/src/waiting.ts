@@ -28,6 +28,7 @@ export interface WaitingHost<Async extends boolean> {
   bookable(): boolean
 }
 
+/** What a waiter asks for. */
 export interface Ask {
   readonly cost: number
   readonly maxWaitUs: number
@@ -131,6 +132,7 @@ class Line<Async extends boolean> {
 
   /** Asks for the first time. On a synchronous store all of it happens in the caller's tick. */
   private enter(waiter: Waiter): void {
+    if (this.moveIsDue) this.move()
     const isFull = this.occupied >= this.host.maxQueuePerKey || this.room.occupied >= this.host.maxQueue
     this.occupy(1)
     if (this.moving !== undefined) {
@@ -166,11 +168,9 @@ class Line<Async extends boolean> {
   private firstAsk(waiter: Waiter, isFull: boolean, standsBehind: boolean): Answer<Async, Booked> {
     const { ledger } = this.host
     if (standsBehind)
-      return afterwards<Async, Decision, Booked>(
+      return afterwards(
         ledger.decide(this.key, waiter.cost, 0, false),
-        decision => ({
-          decision,
-        }),
+        (decision: Decision): Booked => ({ decision }),
       )
     return ledger.book(this.key, waiter.cost, isFull || !this.host.bookable() ? 0 : waiter.maxWaitUs)
   }
@@ -181,13 +181,17 @@ class Line<Async extends boolean> {
       if (booking !== undefined) this.giveBack(booking)
     } else if (decision.allowed && decision.waitUs === 0 && !standsBehind) {
       waiter.resolve(decision)
-    } else if (isFull || decision.waitUs > waiter.maxWaitUs || decision.waitUs === Infinity) {
+    } else if (isFull || !this.mayWait(waiter, decision)) {
       waiter.reject(this.refused(decision, isFull))
     } else {
       waiter.booking = booking
       waiter.atUs = this.host.clock.nowUs() + decision.waitUs
       this.join(waiter)
     }
+  }
+
+  private mayWait({ maxWaitUs }: Waiter, { allowed, waitUs }: Decision): boolean {
+    return this.host.bookable() ? allowed : waitUs <= maxWaitUs && waitUs < Infinity
   }
 
   private join(waiter: Waiter): void {

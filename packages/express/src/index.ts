@@ -58,6 +58,8 @@ export function rateLimit(options: RateLimitOptions): RequestHandler {
   }
 }
 
+export default rateLimit
+
 const host: Host<Request> = {
   address: req => req.ip,
   gone: req => req.socket?.destroyed === true,

@@ -1,7 +1,7 @@
 import type { Decision } from '@sluice/core'
-import type { FastifyInstance, FastifyPluginCallback } from 'fastify'
+import type { FastifyInstance, FastifyPluginCallback, FastifyReply, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
-import { HOOKS, type Limiting, limiting, type RateLimitOptions } from './limiting.js'
+import { type HOOKS, type Limiting, limiting, type RateLimitOptions } from './limiting.js'
 
 export type { Refusal } from '@sluice/core/http'
 export type { RateLimitOptions } from './limiting.js'
@@ -48,23 +48,40 @@ export const rateLimit: FastifyPluginCallback<RateLimitOptions> = fastifyPlugin(
   { name: '@sluice/fastify', fastify: '5.x' },
 )
 
+export default rateLimit
+
 /** Gives a context its limit, and its routes those of their own. */
 function limitContext(app: FastifyInstance, options: RateLimitOptions): void {
   const { hook, limit } = limiting(options)
-  app.addHook(hook, (request, reply, next) =>
-    request.routeOptions.config.rateLimit === undefined ? limit(request, reply, next) : next(),
-  )
   // A context inside one that is limited has inherited the rest.
-  if (app.hasRequestDecorator('rateLimit')) return
-  app.decorateRequest('rateLimit', undefined)
-  limitByRoute(app)
+  const isFirst = !app.hasRequestDecorator('rateLimit')
+  const early = isFirst ? limitByRoute(app) : undefined
+  if (isFirst) app.decorateRequest('rateLimit', undefined)
+
+  app.addHook(hook, (request, reply, next) => {
+    const { config } = request.routeOptions
+    if (config.rateLimit === undefined) limit(request, reply, next)
+    else if (early !== undefined && hook === 'onRequest') early(hook, request, reply, next)
+    else next()
+  })
+  if (early !== undefined && (hook as string) === 'preHandler')
+    app.addHook('onRequest', (request, reply, next) => early('onRequest', request, reply, next))
+  if (early !== undefined)
+    app.addHook('preHandler', (request, reply, next) => early('preHandler', request, reply, next))
 }
+
+type Hook = (typeof HOOKS)[number]
 
 /** In the config of a route that has its own limit among its hooks. */
 const LIMITED = Symbol('limited')
 
-function limitByRoute(app: FastifyInstance): void {
+/**
+ * Gives routes the limits of their own. The answer is a hook for those that were declared before the plugin was loaded, as
+ * they are when nobody awaits it.
+ */
+function limitByRoute(app: FastifyInstance) {
   const known = new WeakMap<object, Map<string, Limiting>>()
+  let anyEarlyPreHandler = false
 
   /** One for each route, also where routes share the options; HEAD counts with the GET it comes from. */
   function own(options: RateLimitOptions, method: unknown, url = ''): Limiting {
@@ -85,12 +102,17 @@ function limitByRoute(app: FastifyInstance): void {
     route.config = Object.assign({}, route.config, { [LIMITED]: true })
   })
 
-  // For routes declared before the plugin was loaded, as they are when nobody awaits it.
-  for (const at of HOOKS as readonly Limiting['hook'][])
-    app.addHook(at, (request, reply, next) => {
-      const { config, method, url } = request.routeOptions
-      if (!config.rateLimit || LIMITED in config) return next()
-      const { hook, limit } = own(config.rateLimit, method, url)
-      return hook === at ? limit(request, reply, next) : next()
-    })
+  return (at: Hook, request: FastifyRequest, reply: FastifyReply, next: (error?: Error) => void): void => {
+    const limiting = at === 'preHandler' && !anyEarlyPreHandler ? undefined : earlyLimit(at, request)
+    if (limiting === undefined) next()
+    else limiting.limit(request, reply, next)
+  }
+
+  function earlyLimit(at: Hook, request: FastifyRequest): Limiting | undefined {
+    const { config, method, url } = request.routeOptions
+    if (!config.rateLimit || LIMITED in config) return undefined
+    const early = own(config.rateLimit, method, url)
+    if ((early.hook as Hook) === 'preHandler') anyEarlyPreHandler = true
+    return early.hook === at ? early : undefined
+  }
 }

@@ -78,12 +78,12 @@ function apply(
     if (verdict.outcome === 'refused') reply.raw.destroy()
     return verdict.outcome === 'allowed'
   }
-  writeFields(verdict.fields, nodeResponse(reply))
+  writeFields(verdict.fields, new ReplyAsResponse(reply))
   if (verdict.outcome === 'allowed') return true
 
   reply.code(verdict.refusal.status)
   return proceed(onRefused && answeredBy(onRefused, request, reply, verdict.refusal), answered => {
-    if (answered !== true) sendProblem(verdict.refusal, nodeResponse(reply))
+    if (answered !== true) sendProblem(verdict.refusal, new ReplyAsResponse(reply))
     return false
   })
 }
@@ -106,19 +106,40 @@ function answeredBy(
   return proceed(answer === reply ? undefined : answer, () => answered)
 }
 
-function nodeResponse(reply: FastifyReply): NodeResponse {
-  return {
-    get statusCode() {
-      return reply.statusCode
-    },
-    set statusCode(status) {
-      reply.code(status)
-    },
-    headersSent: reply.sent || reply.raw.headersSent,
-    getHeader: name => reply.getHeader(name),
-    setHeader: (name, value) => reply.header(name, value),
-    removeHeader: name => reply.removeHeader(name),
-    // In bytes: Fastify adds a charset to the type of a text.
-    end: body => reply.send(Buffer.from(body)),
+/** A reply in the terms of node:http. */
+class ReplyAsResponse implements NodeResponse {
+  private readonly reply: FastifyReply
+
+  constructor(reply: FastifyReply) {
+    this.reply = reply
+  }
+
+  get statusCode(): number {
+    return this.reply.statusCode
+  }
+
+  set statusCode(status: number) {
+    this.reply.code(status)
+  }
+
+  get headersSent(): boolean {
+    return this.reply.sent || this.reply.raw.headersSent
+  }
+
+  getHeader(name: string) {
+    return this.reply.getHeader(name)
+  }
+
+  setHeader(name: string, value: string | number): void {
+    this.reply.header(name, value)
+  }
+
+  removeHeader(name: string): void {
+    this.reply.removeHeader(name)
+  }
+
+  /** In bytes: Fastify adds a charset to the type of a text. */
+  end(body: string): void {
+    this.reply.send(Buffer.from(body))
   }
 }

@@ -55,6 +55,8 @@ export function rateLimit(options: RateLimitOptions): Middleware {
   }
 }
 
+export default rateLimit
+
 const host: Host<Context> = {
   address: ctx => ctx.ip || undefined,
   gone: ctx => ctx.req.socket?.destroyed === true,
