@@ -2,6 +2,8 @@ import { get } from 'node:http'
 import { createLimiter, type LimiterOptions, tokenBucket } from '@sluice/core'
 import { type ManualClock, manualClock } from '@sluice/core/testing'
 import { rateLimit } from '@sluice/express'
+import { rateLimit as fastifyRateLimit } from '@sluice/fastify'
+import Fastify from 'fastify'
 import request from 'supertest'
 import { afterEach, beforeEach, describe, expect, it, test, vi } from 'vitest'
 import { type App, servers } from '../support/servers/index.js'
@@ -102,16 +104,34 @@ describe.each(servers)('on $name', ({ start }) => {
     expect(server.handled).toBe(2)
   }, 20_000)
 
-  it('closing the limiter ends the wait with an error, not with a hang', async () => {
+  it('closing the limiter ends the wait with a 503, not with a hang', async () => {
     const limiter = oneASecond()
     const server = await serve({ app: [{ limiter, key: () => 'all', maxWait: '10s' }] })
     await request(server.url).get('').expect(200)
-    const held = request(server.url).get('').expect(500).then()
+    const held = request(server.url).get('').expect(503).then()
     await until(() => expect(clock.alarms).toBe(1))
     limiter.close()
     await held
     expect(server.errors).toEqual([expect.objectContaining({ code: 'SLUICE_CLOSED' })])
   })
+})
+
+test('a Fastify server that closes ends the waits of the requests it holds', async () => {
+  const app = Fastify()
+  const own = { limiter: oneASecond(), key: () => 'all', maxWait: '10s' } as const
+  await app.register(fastifyRateLimit, { limiter: oneASecond(), key: () => 'all', maxWait: '10s' })
+  app.get('/', () => 'ok')
+  app.get('/own', { config: { rateLimit: own } }, () => 'ok')
+  const url = await app.listen({ port: 0, host: '127.0.0.1' })
+  const held: Promise<unknown>[] = []
+  for (const path of ['/', '/own']) {
+    await request(url).get(path).expect(200)
+    held.push(request(url).get(path).expect(503).then())
+  }
+  await until(() => expect(clock.alarms).toBe(2))
+  await app.close()
+  await Promise.all(held)
+  expect(clock.alarms).toBe(0)
 })
 
 test.each(['61s', Infinity, -1, Number.NaN, 'soon'])('maxWait %o is refused when it is made', maxWait => {

@@ -52,7 +52,11 @@ export default rateLimit
 
 /** Gives a context its limit, and its routes those of their own. */
 function limitContext(app: FastifyInstance, options: RateLimitOptions): void {
-  const { hook, limit } = limiting(options)
+  const { hook, limit, close } = limiting(options)
+  app.addHook('preClose', done => {
+    close()
+    done()
+  })
   // A context inside one that is limited has inherited the rest.
   const isFirst = !app.hasRequestDecorator('rateLimit')
   const early = isFirst ? limitByRoute(app) : undefined
@@ -81,6 +85,11 @@ const LIMITED = Symbol('limited')
  */
 function limitByRoute(app: FastifyInstance) {
   const known = new WeakMap<object, Map<string, Limiting>>()
+  const closing = new Set<Limiting>()
+  app.addHook('preClose', done => {
+    for (const { close } of closing) close()
+    done()
+  })
   let anyEarlyPreHandler = false
 
   /** One for each route, also where routes share the options; HEAD counts with the GET it comes from. */
@@ -88,6 +97,7 @@ function limitByRoute(app: FastifyInstance) {
     const route = `${method === 'HEAD' ? 'GET' : method} ${url.replace(/\/$/, '')}`
     const limits = known.get(options) ?? new Map<string, Limiting>()
     const found = limits.get(route) ?? limiting(options)
+    closing.add(found)
     known.set(options, limits.set(route, found))
     return found
   }

@@ -31,6 +31,8 @@ export interface Limiting {
   /** Either hook, in the types of one: they take the same functions, but `addHook` takes no union of names. */
   readonly hook: 'onRequest'
   limit(request: FastifyRequest, reply: FastifyReply, next: (error?: Error) => void): void
+  /** Ends the waits of held requests. */
+  close(): void
 }
 
 /** Checks options once, and makes the hook of a limit. Throws as `rateLimit` does. */
@@ -42,6 +44,7 @@ export function limiting(options: RateLimitOptions): Limiting {
 
   return {
     hook: hook as Limiting['hook'],
+    close: guard.close,
     limit(request, reply, next) {
       if (reply.raw.headersSent) return next()
       const act = () =>

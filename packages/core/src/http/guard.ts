@@ -1,7 +1,7 @@
 import { isPromise } from '../answer.js'
 import { checkCost } from '../cost.js'
 import type { Decision } from '../decision.js'
-import { coded, invalidPrivately } from '../errors.js'
+import { coded, invalidPrivately, type SluiceError } from '../errors.js'
 import type { Limiter } from '../limiter.js'
 import { RateLimitedError } from '../rate-limited-error.js'
 import { limitField, policyField, reportOf, retryAfterSeconds } from './headers.js'
@@ -55,7 +55,11 @@ export interface Closing {
  * Decides over requests: at once, or in a promise where the key, the cost, the choice or the store takes its time, or
  * where the request is held.
  */
-export type Guard<Request> = (request: Request, response: Closing) => MaybePromise<Verdict>
+export interface Guard<Request> {
+  (request: Request, response: Closing): MaybePromise<Verdict>
+  /** For a server that closes: ends the waits of held requests with an error of status 503. */
+  close(): void
+}
 
 /**
  * Makes the decisions of an adapter: which limiter, which key, what cost, and what the answer says. Throws like
@@ -73,11 +77,17 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
   const rules = rulesOf(options)
   const policyTexts = new PolicyTexts()
 
+  const held = new Set<AbortController>()
+
   // Each step goes on by a call while answers are at hand, and makes a promise only for one that is not.
-  return (request, response) =>
+  const guard = (request: X[0], response: Closing): MaybePromise<Verdict> =>
     typeof rules.limiter === 'function'
       ? proceed(rules.limiter(request), limiter => withLimiter(request, response, checkChoice(limiter)))
       : withLimiter(request, response, rules.limiter)
+  const close = () => {
+    for (const wait of held) wait.abort(coded(new Error('the server is closing'), 'SLUICE_CLOSED', 'maxWait'))
+  }
+  return Object.assign(guard, { close })
 
   function withLimiter(request: X[0], response: Closing, limiter: Limiter | null): MaybePromise<Verdict> {
     if (limiter === null) return SKIPPED
@@ -119,17 +129,21 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
 
   /** Waits for the permits, as long as the client does. */
   async function hold(response: Closing, limiter: Limiter, key: string, cost: number): Promise<Verdict> {
-    const hangUp = new AbortController()
-    const onClose = () => hangUp.abort()
+    const wait = new AbortController()
+    const onClose = () => wait.abort(ABANDONED)
+    held.add(wait)
     response.once('close', onClose)
     try {
-      const decision = await limiter.acquire(key, { cost, maxWait: rules.maxWaitMs, signal: hangUp.signal })
+      const decision = await limiter.acquire(key, { cost, maxWait: rules.maxWaitMs, signal: wait.signal })
       return verdictOf(limiter, decision)
     } catch (error) {
       if (error instanceof RateLimitedError) return verdictOf(limiter, error.decision)
-      if (hangUp.signal.aborted) return ABANDONED
-      throw error
+      if (error === ABANDONED) return ABANDONED
+      if ((error as Partial<SluiceError> | null)?.code !== 'SLUICE_CLOSED') throw error
+      // What all three frameworks make a 503 of.
+      throw Object.assign(error as Error, { status: 503, statusCode: 503 })
     } finally {
+      held.delete(wait)
       response.off('close', onClose)
     }
   }
