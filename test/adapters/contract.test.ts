@@ -9,7 +9,7 @@ import {
   tokenBucket,
   unlimited,
 } from '@sluice/core'
-import type { Refusal, RequestKey } from '@sluice/core/http'
+import { addressKey, type Refusal, type RequestKey } from '@sluice/core/http'
 import { manualClock } from '@sluice/core/testing'
 import { parseList, serializeList } from 'structured-headers'
 import request from 'supertest'
@@ -466,6 +466,16 @@ describe.each(servers)('on $name', ({ start }) => {
       await request(server.url).get('').expect(200)
       expect(server.errors).toEqual([])
     })
+  })
+
+  it('requests without an address share a bucket when the key says so (S28, denoland/deno#21980)', async () => {
+    const server = await serve({
+      before: passage => peer(passage, undefined),
+      app: [limit(1, '1m', { key: () => addressKey('') ?? 'no address' })],
+    })
+    await request(server.url).get('').expect(200)
+    await request(server.url).get('').expect(429)
+    expect(server.errors).toEqual([])
   })
 
   describe('the cost', () => {

@@ -9,6 +9,10 @@ import { isIP } from 'node:net'
 /**
  * The key of an address: an IPv4 address as it is, an IPv6 address as its network of `prefix` bits. Takes what proxies
  * and sockets write: ports, brackets, zones, quotes, any spelling. Undefined for what is not an address.
+ *
+ * @example
+ * addressKey('::ffff:192.0.2.1') // '192.0.2.1'
+ * addressKey('[2001:db8:1:2345::5]:443') // '2001:db8:1:2300::/56'
  */
 export function addressKey(text: string, prefix = 56): string | undefined {
   if (isIP(text) === 4) return text

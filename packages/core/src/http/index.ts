@@ -9,6 +9,7 @@ export {
   proceed,
   type Verdict,
 } from './guard.js'
+export { addressKey } from './identity.js'
 export type {
   Exchange,
   HttpOptions,
