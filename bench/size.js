@@ -11,10 +11,17 @@ table([
     '< 4000',
   ),
   await measure('@sluice/core, all of it', "export * from '@sluice/core'", '< 12000'),
-  await measure('@sluice/express, without core', "export * from '@sluice/express'", '< 2000', [
-    '@sluice/core',
-  ]),
+  await adapter('express'),
+  await adapter('koa'),
+  await adapter('fastify'),
 ])
+
+/** @param {string} name */
+function adapter(name) {
+  return measure(`@sluice/${name}, without core`, `export * from '@sluice/${name}'`, '< 2000', [
+    '@sluice/core',
+  ])
+}
 
 /**
  * @param {string} name
