@@ -1,4 +1,5 @@
 import { setMaxListeners } from 'node:events'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import {
   type Algorithm,
   createLimiter,
@@ -328,6 +329,26 @@ describe('acquire', () => {
     await settled()
     expect(log.entries).toEqual(['a failed: gone', 'b failed: Error'])
   })
+})
+
+test('a line that has been served is let go of, with all its waiters', async () => {
+  const { clock, limiter } = setUp()
+  const signals: WeakRef<AbortSignal>[] = []
+  const serve = async (key: string) => {
+    const { signal } = new AbortController()
+    signals.push(new WeakRef(signal))
+    limiter.tryAcquire(key)
+    const wait = limiter.acquire(key, { signal })
+    clock.advance('1s')
+    await wait
+  }
+  for (let number = 0; number < 20; number++) await serve(`key ${number}`)
+  for (let turn = 0; turn < 3; turn++) {
+    await nextTurn()
+    globalThis.gc?.()
+  }
+  expect(signals.filter(signal => signal.deref() !== undefined)).toEqual([])
+  expect(limiter.peek('key 0').allowed).toBe(true)
 })
 
 test('a store that is full refuses a waiter as well, and lets nobody pass', async () => {

@@ -211,9 +211,7 @@ class Line<Async extends boolean> {
   }
 
   private leave(waiter: Waiter, reason: unknown): void {
-    this.release(waiter)
-    this.leavers++
-    waiter.reject(reason)
+    this.dismiss(waiter, reason)
     if (this.moveIsDue) return
     // Those who leave in one tick are dealt with together.
     this.moveIsDue = true
@@ -269,7 +267,7 @@ class Line<Async extends boolean> {
       const { decision, booking } = (yield this.host.ledger.book(this.key, waiter.cost, patienceUs)) as Booked
       waiter.booking = booking
       waiter.atUs = this.host.clock.nowUs() + decision.waitUs
-      if (!decision.allowed && !waiter.gone) this.turnAway(waiter, decision)
+      if (!decision.allowed && !waiter.gone) this.dismiss(waiter, this.refused(decision, false))
     }
     this.prune()
   }
@@ -311,7 +309,7 @@ class Line<Async extends boolean> {
     for (const waiter of this.standing()) {
       if (waiter.gone || waiter.deadlineUs > this.host.clock.nowUs()) continue
       const decision = (yield this.host.ledger.decide(this.key, waiter.cost, 0, false)) as Decision
-      if (!waiter.gone) this.turnAway(waiter, decision)
+      if (!waiter.gone) this.dismiss(waiter, this.refused(decision, false))
     }
     if (this.leavers > 0) this.prune()
   }
@@ -355,10 +353,11 @@ class Line<Async extends boolean> {
     this.alarm = { atUs, keepsAlive, cancel: () => alarm.cancel() }
   }
 
-  private turnAway(waiter: Waiter, decision: Decision): void {
+  /** Ends a wait without permits. */
+  private dismiss(waiter: Waiter, reason: unknown): void {
     this.release(waiter)
     this.leavers++
-    waiter.reject(this.refused(decision, false))
+    waiter.reject(reason)
   }
 
   private refused(decision: Decision, isFull: boolean): RateLimitedError {
@@ -391,7 +390,7 @@ class Line<Async extends boolean> {
   }
 
   private tidy(): void {
-    if (this.occupied === 0 && this.waiters.length === 0 && this.moving === undefined)
+    if (this.occupied === 0 && this.first() === undefined && this.moving === undefined)
       this.room.forget(this.key)
   }
 }
