@@ -1,12 +1,20 @@
 /** A value at once, or a promise of it from an asynchronous store. */
 export type Answer<Async extends boolean, T> = Async extends true ? Promise<T> : T
 
-/** Goes on with an answer: in the same tick when it is there, later when it is a promise. */
+/** A value, or a promise of it. */
+export type MaybePromise<T> = T | PromiseLike<T>
+
+/** Goes on with a value: in the same tick when it is there, later when it is a promise. */
+export function proceed<T, U>(value: MaybePromise<T>, goOn: (value: T) => MaybePromise<U>): MaybePromise<U> {
+  return isPromise(value) ? (value as PromiseLike<T>).then(goOn) : goOn(value as T)
+}
+
+/** Goes on with the answer of a store. */
 export function afterwards<Async extends boolean, T, U>(
   answer: Answer<Async, T>,
   goOn: (value: T) => U,
 ): Answer<Async, U> {
-  return (isPromise(answer) ? answer.then(value => goOn(value as T)) : goOn(answer as T)) as Answer<Async, U>
+  return proceed<T, U>(answer as MaybePromise<T>, goOn) as Answer<Async, U>
 }
 
 /** A value in the form in which a store answers. */

@@ -171,13 +171,13 @@ class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 
   reserve(key: string, options?: ReserveOptions): Answer<Async, Reservation<Async>> {
     checkKey(key)
-    const cost = options === undefined ? 1 : statedCost(options, ['cost', 'maxWait'])
+    const cost = options === undefined ? 1 : statedCost(options, RESERVE_OPTIONS)
     return reservationOf(this.#ledger, key, cost, this.#patience(options))
   }
 
   async acquire(key: string, options: WaitOptions = {}): Promise<Decision> {
     checkKey(key)
-    const cost = statedCost(options, ['cost', 'maxWait', 'signal', 'unref'])
+    const cost = statedCost(options, WAIT_OPTIONS)
     const { signal, unref = false } = options
     if (signal !== undefined) having('throwIfAborted', 'signal', signal, 'an AbortSignal')
     const ask = { cost, maxWaitUs: this.#patience(options), signal, keepsAlive: !unref }
@@ -222,8 +222,12 @@ function costOf(options: AcquireOptions | undefined): number {
   return options === undefined ? 1 : statedCost(options)
 }
 
+const ACQUIRE_OPTIONS = ['cost']
+const RESERVE_OPTIONS = ['cost', 'maxWait']
+const WAIT_OPTIONS = ['cost', 'maxWait', 'signal', 'unref']
+
 /** A misspelt option would be a cost of 1, or a wait without end. */
-function statedCost(options: AcquireOptions, known = ['cost']): number {
+function statedCost(options: AcquireOptions, known = ACQUIRE_OPTIONS): number {
   if (typeof options !== 'object' || options === null)
     throw invalid(TypeError, 'options', 'an object such as { cost: 5 }', options)
   for (const name in options) if (!known.includes(name)) checkOptions('limiter', options, known)

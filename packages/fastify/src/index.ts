@@ -1,7 +1,7 @@
 import type { Decision } from '@sluice/core'
 import type { FastifyInstance, FastifyPluginCallback, FastifyReply, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
-import { type HOOKS, type Limiting, limiting, type RateLimitOptions } from './limiting.js'
+import { HOOKS, type Limiting, limiting, type RateLimitOptions } from './limiting.js'
 
 export type { Refusal } from '@sluice/core/http'
 export type { RateLimitOptions } from './limiting.js'
@@ -53,10 +53,7 @@ export default rateLimit
 /** Gives a context its limit, and its routes those of their own. */
 function limitContext(app: FastifyInstance, options: RateLimitOptions): void {
   const { hook, limit, close } = limiting(options)
-  app.addHook('preClose', done => {
-    close()
-    done()
-  })
+  onClosing(app, close)
   // A context inside one that is limited has inherited the rest.
   const isFirst = !app.hasRequestDecorator('rateLimit')
   const early = isFirst ? limitByRoute(app) : undefined
@@ -65,13 +62,20 @@ function limitContext(app: FastifyInstance, options: RateLimitOptions): void {
   app.addHook(hook, (request, reply, next) => {
     const { config } = request.routeOptions
     if (config.rateLimit === undefined) limit(request, reply, next)
-    else if (early !== undefined && hook === 'onRequest') early(hook, request, reply, next)
+    else if (early !== undefined) early(hook, request, reply, next)
     else next()
   })
-  if (early !== undefined && (hook as string) === 'preHandler')
-    app.addHook('onRequest', (request, reply, next) => early('onRequest', request, reply, next))
-  if (early !== undefined)
-    app.addHook('preHandler', (request, reply, next) => early('preHandler', request, reply, next))
+  if (early === undefined) return
+  for (const other of HOOKS as readonly Limiting['hook'][])
+    if (other !== hook) app.addHook(other, (request, reply, next) => early(other, request, reply, next))
+}
+
+/** Ends what a limit holds when the server begins to close. */
+function onClosing(app: FastifyInstance, close: () => void): void {
+  app.addHook('preClose', done => {
+    close()
+    done()
+  })
 }
 
 type Hook = (typeof HOOKS)[number]
@@ -85,10 +89,9 @@ const LIMITED = Symbol('limited')
  */
 function limitByRoute(app: FastifyInstance) {
   const known = new WeakMap<object, Map<string, Limiting>>()
-  const closing = new Set<Limiting>()
-  app.addHook('preClose', done => {
-    for (const { close } of closing) close()
-    done()
+  const made = new Set<Limiting>()
+  onClosing(app, () => {
+    for (const { close } of made) close()
   })
   let anyEarlyPreHandler = false
 
@@ -97,7 +100,7 @@ function limitByRoute(app: FastifyInstance) {
     const route = `${method === 'HEAD' ? 'GET' : method} ${url.replace(/\/$/, '')}`
     const limits = known.get(options) ?? new Map<string, Limiting>()
     const found = limits.get(route) ?? limiting(options)
-    closing.add(found)
+    made.add(found)
     known.set(options, limits.set(route, found))
     return found
   }

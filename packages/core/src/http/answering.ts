@@ -1,6 +1,6 @@
-import { isPromise } from '../answer.js'
+import { isPromise, type MaybePromise } from '../answer.js'
 import type { Field } from './guard.js'
-import type { MaybePromise, Refusal } from './options.js'
+import type { Refusal } from './options.js'
 import { PROBLEM_JSON } from './problem.js'
 
 /** The part of a response that adapters write to, as in node:http. */

@@ -1,4 +1,4 @@
-import { isPromise } from '../answer.js'
+import { isPromise, type MaybePromise, proceed } from '../answer.js'
 import { checkCost } from '../cost.js'
 import type { Decision } from '../decision.js'
 import { coded, invalidPrivately, type SluiceError } from '../errors.js'
@@ -6,14 +6,7 @@ import type { Limiter } from '../limiter.js'
 import { RateLimitedError } from '../rate-limited-error.js'
 import { limitField, policyField, reportOf, retryAfterSeconds } from './headers.js'
 import { addressKey } from './identity.js'
-import {
-  checkLimiter,
-  type Exchange,
-  type HttpOptions,
-  type MaybePromise,
-  type Refusal,
-  rulesOf,
-} from './options.js'
+import { checkLimiter, type Exchange, type HttpOptions, type Refusal, rulesOf } from './options.js'
 import { quotaExceeded } from './problem.js'
 
 /** What the room must know of a framework's requests. */
@@ -76,7 +69,6 @@ export interface Guard<Request> {
 export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: Host<X[0]>): Guard<X[0]> {
   const rules = rulesOf(options)
   const policyTexts = new PolicyTexts()
-
   const held = new Set<AbortController>()
 
   // Each step goes on by a call while answers are at hand, and makes a promise only for one that is not.
@@ -167,11 +159,6 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     const problem = quotaExceeded(status, [limiter.name])
     return { outcome: 'refused', decision, fields, refusal: { decision, status, retryAfter, problem } }
   }
-}
-
-/** Goes on with a value in the same tick when it is there, later when it is a promise. */
-export function proceed<T, U>(value: MaybePromise<T>, goOn: (value: T) => MaybePromise<U>): MaybePromise<U> {
-  return isPromise(value) ? (value as PromiseLike<T>).then(goOn) : goOn(value as T)
 }
 
 const SKIPPED: Verdict = { outcome: 'skipped' }

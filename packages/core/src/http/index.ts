@@ -1,3 +1,4 @@
+export { type MaybePromise, proceed } from '../answer.js'
 export { coded, invalid } from '../errors.js'
 export { finish, type NodeResponse, sendProblem, writeFields } from './answering.js'
 export {
@@ -6,7 +7,6 @@ export {
   type Field,
   type Guard,
   type Host,
-  proceed,
   type Verdict,
 } from './guard.js'
 export { addressKey } from './identity.js'
@@ -15,7 +15,6 @@ export type {
   HttpOptions,
   LimitDoor,
   LimiterDoor,
-  MaybePromise,
   Refusal,
   RequestKey,
   RequestOptions,

@@ -1,4 +1,5 @@
 import { tokenBucket } from '../algorithms/token-bucket.js'
+import type { MaybePromise } from '../answer.js'
 import type { Clock } from '../clock.js'
 import { checkCost } from '../cost.js'
 import type { Decision } from '../decision.js'
@@ -11,9 +12,6 @@ import type { Problem } from './problem.js'
 
 /** What a framework hands to a handler, the request first: `[Request, Response]` on Express. */
 export type Exchange = readonly [request: unknown, ...rest: unknown[]]
-
-/** A value, or a promise of it. */
-export type MaybePromise<T> = T | PromiseLike<T>
 
 /** What the key of a request may be; null for a request that is not limited. */
 export type RequestKey = string | number | bigint | null
