@@ -1,5 +1,5 @@
 // The longest single call while a store grows to its bound and while its keys expire, garbage collection included.
-import { createLimiter, memoryStore, tokenBucket } from '@sluice/core'
+import { createLimiter, memoryStore, slidingLog, tokenBucket } from '@sluice/core'
 import { median, table } from './rounds.js'
 
 const RUNS = 5
@@ -13,6 +13,9 @@ for (const [maxKeys, goal] of /** @type {const} */ ([
   const cells = [0, 1, 2].map(phase => median(runs.map(run => run[phase] ?? 0)).toFixed(1))
   table([[`${maxKeys.toLocaleString('en')} keys, median of ${RUNS}`, ...cells, goal]])
 }
+const logs = Array.from({ length: RUNS }, () => longestCallsOfLog(200_000))
+const [growing = '', expiring = ''] = [0, 1].map(phase => median(logs.map(run => run[phase] ?? 0)).toFixed(1))
+table([['slidingLog, 200,000 permits', growing, '', expiring, '']])
 
 /** @param {number} maxKeys */
 function longestCalls(maxKeys) {
@@ -30,6 +33,21 @@ function longestCalls(maxKeys) {
   const expiring = longest(maxKeys * 1.1, () => limiter.tryAcquire('client'))
   if (store.size > 1) throw new Error(`${store.size} keys have not expired`)
   return [growing, atBound, expiring]
+}
+
+/** One key whose permits expire all at once, so that the next grant drops them. @param {number} permits */
+function longestCallsOfLog(permits) {
+  let nowUs = 1_700_000_000_000_000
+  const limiter = createLimiter(slidingLog({ limit: permits, window: '1m' }), {
+    clock: { nowUs: () => nowUs++ },
+  })
+  globalThis.gc?.()
+  const growing = longest(permits, () => limiter.tryAcquire('client'))
+  if (limiter.peek('client').remaining > 0) throw new Error('the log is not full')
+  nowUs += 60_000_000
+  const expiring = longest(1, () => limiter.tryAcquire('client'))
+  if (limiter.peek('client').remaining !== permits - 1) throw new Error('permits have not expired')
+  return [growing, expiring]
 }
 
 /**

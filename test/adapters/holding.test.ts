@@ -1,5 +1,5 @@
 import { get } from 'node:http'
-import { createLimiter, type LimiterOptions, tokenBucket } from '@sluice/core'
+import { createLimiter, type LimiterOptions, leakyBucket, tokenBucket } from '@sluice/core'
 import { type ManualClock, manualClock } from '@sluice/core/testing'
 import { rateLimit } from '@sluice/express'
 import { rateLimit as fastifyRateLimit } from '@sluice/fastify'
@@ -49,6 +49,25 @@ describe.each(servers)('on $name', ({ start }) => {
     expect(response.headers).toMatchObject({ ratelimit: '"default";r=0;t=1' })
     expect(response.headers).not.toHaveProperty('retry-after')
     expect(server.handled).toBe(2)
+  })
+
+  it('a leaky bucket holds requests without being told to, up to its capacity', async () => {
+    const limiter = createLimiter(leakyBucket({ limit: 1, window: '1s', capacity: 1 }), { clock })
+    const server = await serve({ app: [{ limiter, key: () => 'all' }] })
+    await request(server.url).get('').expect(200)
+    const held = request(server.url).get('').expect(200).then()
+    await until(() => expect(clock.alarms).toBe(1))
+    await request(server.url).get('').expect(429).expect('Retry-After', '2')
+    clock.advance('1s')
+    await held
+    expect(server.handled).toBe(2)
+  })
+
+  it('but not when it is told not to', async () => {
+    const limiter = createLimiter(leakyBucket({ limit: 1, window: '1s', capacity: 1 }), { clock })
+    const server = await serve({ app: [{ limiter, key: () => 'all', maxWait: 0 }] })
+    await request(server.url).get('').expect(200)
+    await request(server.url).get('').expect(429).expect('Retry-After', '1')
   })
 
   it('a longer wait is refused at once, and takes nothing (S26, SGrondin/bottleneck#169)', async () => {

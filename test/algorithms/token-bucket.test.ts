@@ -1,29 +1,13 @@
-import { createLimiter, type Reservation, tokenBucket } from '@sluice/core'
+import { createLimiter, type Reservation, type TokenBucketOptions, tokenBucket } from '@sluice/core'
 import { manualClock } from '@sluice/core/testing'
 import { describe, expect, test } from 'vitest'
 import { Moment } from '../support/scripts.js'
-
-/** One line of a table: an ask at a time, and what is answered. Times in milliseconds from the first row. */
-type Row = [
-  atMs: number,
-  cost: number,
-  maxWaitMs: number,
-  answer: 'granted' | 'refused',
-  waitMs: number,
-  after: After,
-]
-interface After {
-  remaining: number
-  retryMs?: number
-  refillMs?: number
-  resetMs?: number
-  balance?: number
-}
+import { expectSteps, type Table } from './steps.js'
 
 /** 2 per second, 3 at once: one permit every 500 ms. */
 const threeAtOnce = { limit: 2, window: '1s', burst: 3 } as const
 
-test.each<[rule: string, options: Parameters<typeof tokenBucket>[0], rows: Row[]]>([
+test.each<Table<TokenBucketOptions>>([
   [
     'a key never seen has a full bucket; who takes pays, one refill later one more passes',
     threeAtOnce,
@@ -165,18 +149,7 @@ test.each<[rule: string, options: Parameters<typeof tokenBucket>[0], rows: Row[]
     ],
   ],
 ])('%s', (_rule, options, rows) => {
-  const moment = new Moment(tokenBucket(options))
-  const startUs = moment.nowUs
-  for (const [atMs, cost, maxWaitMs, answer, waitMs, { retryMs, ...after }] of rows) {
-    const gapUs = startUs + Math.round(atMs * 1000) - moment.nowUs
-    const { balance, ...decision } = moment.ask({ gapUs, cost, maxWaitUs: maxWaitMs * 1000 }).toJSON()
-    const row = `at ${atMs} ms, cost ${cost}`
-    expect(decision, row).toMatchObject({ allowed: answer === 'granted', waitMs, remaining: after.remaining })
-    expect(decision.retryAfterMs, row).toBe(retryMs ?? (answer === 'granted' ? 0 : waitMs))
-    if (after.refillMs !== undefined) expect(decision.refillAfterMs, row).toBe(after.refillMs)
-    if (after.resetMs !== undefined) expect(decision.resetAfterMs, row).toBe(after.resetMs)
-    if (after.balance !== undefined) expect(balance, row).toBeCloseTo(after.balance, 9)
-  }
+  expectSteps(tokenBucket(options), rows)
 })
 
 describe('giving back', () => {

@@ -25,6 +25,8 @@ function asyncStore() {
         book: (...args) => later(() => ledger.book(...args)),
         cancel: (...args) => later(() => ledger.cancel(...args)),
         refund: (...args) => later(() => ledger.refund(...args)),
+        release: (...args) => later(() => ledger.release(...args)),
+        drain: key => later(() => ledger.drain(key)),
         reset: key => later(() => ledger.reset(key)),
         update: algorithm => later(() => ledger.update(algorithm)),
       }

@@ -21,6 +21,8 @@ export function asynchronous(store: SyncStore): AsyncStore & { failWith(error: E
         book: (...ask) => later(() => ledger.book(...ask)),
         cancel: (...booking) => later(() => ledger.cancel(...booking)),
         refund: (...booking) => later(() => ledger.refund(...booking)),
+        release: (...permits) => later(() => ledger.release(...permits)),
+        drain: key => later(() => ledger.drain(key)),
         reset: key => later(() => ledger.reset(key)),
         update: algorithm => later(() => ledger.update(algorithm)),
       }

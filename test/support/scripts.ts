@@ -47,6 +47,6 @@ export class Moment {
 
   /** What would be answered later, without a trace. */
   wouldAnswer(cost: number, maxWaitUs = 0, inUs = 0) {
-    return this.algorithm.step(this.state.slice(), 0, this.nowUs + inUs, cost, maxWaitUs, true)
+    return this.algorithm.step(this.state, 0, this.nowUs + inUs, cost, maxWaitUs, false)
   }
 }

@@ -39,7 +39,7 @@ export interface Algorithm {
 
   /**
    * Gives back up to `permits` afterwards, as far as they have not refilled by themselves; without a booking the newest
-   * ones. Returns the permits given back.
+   * ones, and nothing while somebody waits. Returns the permits given back.
    */
   refund(state: Float64Array, at: number, nowUs: number, permits: number, booking?: Booking): number
 
@@ -48,6 +48,16 @@ export interface Algorithm {
 
   /** The instant at which the key is indistinguishable from one never seen; Infinity when time alone does not get there. */
   restsAt(state: Float64Array, at: number): number
+
+  /**
+   * Where a limiter makes a difference: called by a store in memory once for each limiter, and again when its options
+   * change, with what it had begun before. What it returns is used in the place of this algorithm. For an algorithm whose
+   * fresh keys depend on when the limiter was made, or whose state outgrows its lanes.
+   */
+  begin?(nowUs: number, previous?: Algorithm): Algorithm
+
+  /** Called before the lanes of a key are given up, for an algorithm whose state outgrows its lanes. */
+  forget?(state: Float64Array, at: number): void
 
   /** Share of the limit in use, 0 to 1; 1 exactly while a single permit would be refused. */
   load(state: Float64Array, at: number, nowUs: number): number
@@ -61,6 +71,8 @@ export interface Policy {
   readonly windowMs?: number
   /** Whether permits come back one by one rather than with the end of a window. */
   readonly smooth: boolean
+  /** How long who asks is to wait for its turn unless told otherwise, for an algorithm that is a queue. */
+  readonly maxWaitMs?: number
 }
 
 /** What a grant took, kept to give it back. */

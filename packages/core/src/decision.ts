@@ -12,16 +12,16 @@ export class Decision {
   /** @internal */ readonly gauge: Gauge
   /** @internal */ readonly waitUs: number
   /** @internal */ readonly retryAfterUs: number
-  /** @internal */ readonly lagUs: number
-  /** @internal */ readonly lagPart: number
+  /** @internal */ readonly first: number
+  /** @internal */ readonly second: number
 
   /** @internal */
-  constructor(gauge: Gauge, waitUs: number, retryAfterUs: number, lagUs: number, lagPart: number) {
+  constructor(gauge: Gauge, waitUs: number, retryAfterUs: number, first: number, second: number) {
     this.gauge = gauge
     this.waitUs = waitUs
     this.retryAfterUs = retryAfterUs
-    this.lagUs = lagUs
-    this.lagPart = lagPart
+    this.first = first
+    this.second = second
   }
 
   /** Whether the permits were granted. */
@@ -36,12 +36,12 @@ export class Decision {
 
   /** Single permits that would pass now. */
   get remaining(): number {
-    return this.gauge.remaining(this.lagUs, this.lagPart)
+    return this.gauge.remaining(this.first, this.second)
   }
 
   /** Permits in hand, exact: negative while permits of the future are booked, fractional while one is refilling. */
   get balance(): number {
-    return this.gauge.balance(this.lagUs, this.lagPart)
+    return this.gauge.balance(this.first, this.second)
   }
 
   /**
@@ -59,12 +59,17 @@ export class Decision {
 
   /** Until `remaining` grows by one; 0 when it is full. */
   get refillAfterMs(): number {
-    return this.gauge.refillAfterUs(this.lagUs, this.lagPart) / 1000
+    return this.gauge.refillAfterUs(this.first, this.second) / 1000
   }
 
   /** Until the key is as if it had never been seen. */
   get resetAfterMs(): number {
-    return this.gauge.resetAfterUs(this.lagUs, this.lagPart) / 1000
+    return this.gauge.resetAfterUs(this.first, this.second) / 1000
+  }
+
+  /** Why a refusal is not the key's own doing; undefined otherwise. */
+  get code(): DecisionCode | undefined {
+    return this.gauge.code
   }
 
   /** A copy as plain data. (`JSON.stringify` then writes Infinity as null; spreading a decision copies no figure.) */
@@ -78,6 +83,7 @@ export class Decision {
       refillAfterMs: this.refillAfterMs,
       resetAfterMs: this.resetAfterMs,
       balance: this.balance,
+      ...(this.code === undefined ? {} : { code: this.code }),
     }
   }
 
@@ -86,6 +92,12 @@ export class Decision {
     return this.toJSON()
   }
 }
+
+/**
+ * Refusals for want of memory: the store holds `maxKeys` keys that are all being refused, or a sliding log has reached its
+ * `maxBytes`. Their waits are those of the worst case.
+ */
+export type DecisionCode = 'SLUICE_STORE_FULL' | 'SLUICE_LOG_FULL'
 
 /** A decision as plain data, as `toJSON` and logs have it. */
 export interface DecisionFigures {
@@ -97,35 +109,56 @@ export interface DecisionFigures {
   readonly refillAfterMs: number
   readonly resetAfterMs: number
   readonly balance: number
+  readonly code?: DecisionCode
 }
 
 /**
  * Reads the figures of a decision off the two numbers it was left with, when somebody asks for them; most decisions are
- * only asked whether they were granted.
+ * only asked whether they were granted. What the numbers are is between an algorithm and its gauge.
  */
 export interface Gauge {
   readonly limit: number
-  remaining(lagUs: number, lagPart: number): number
-  balance(lagUs: number, lagPart: number): number
-  refillAfterUs(lagUs: number, lagPart: number): number
-  resetAfterUs(lagUs: number, lagPart: number): number
+  readonly code?: DecisionCode | undefined
+  remaining(first: number, second: number): number
+  balance(first: number, second: number): number
+  refillAfterUs(first: number, second: number): number
+  resetAfterUs(first: number, second: number): number
 }
 
 /** A gauge whose figures are known already. */
-export function fixedGauge(figures: FixedFigures): Gauge {
-  return {
-    limit: figures.limit,
-    remaining: () => figures.remaining,
-    balance: () => figures.balance,
-    refillAfterUs: () => figures.refillAfterUs,
-    resetAfterUs: () => figures.resetAfterUs,
+export class FixedGauge implements Gauge {
+  readonly limit: number
+  readonly code: DecisionCode | undefined
+  private readonly figures: FixedFigures
+
+  constructor(figures: FixedFigures) {
+    this.limit = figures.limit
+    this.code = figures.code
+    this.figures = figures
+  }
+
+  remaining(): number {
+    return Math.max(0, this.figures.balance)
+  }
+
+  balance(): number {
+    return this.figures.balance
+  }
+
+  refillAfterUs(): number {
+    return this.figures.refillAfterUs
+  }
+
+  resetAfterUs(): number {
+    return this.figures.resetAfterUs
   }
 }
 
 export interface FixedFigures {
   readonly limit: number
-  readonly remaining: number
+  /** Whole permits. */
   readonly balance: number
   readonly refillAfterUs: number
   readonly resetAfterUs: number
+  readonly code?: DecisionCode | undefined
 }

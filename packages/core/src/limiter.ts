@@ -4,7 +4,7 @@ import { type Clock, systemClock } from './clock.js'
 import { checkCost } from './cost.js'
 import type { Decision } from './decision.js'
 import { type Duration, waitToUs } from './duration.js'
-import { invalid, invalidPrivately } from './errors.js'
+import { coded, invalid, invalidPrivately } from './errors.js'
 import { memoryStore } from './memory-store.js'
 import { checkOptions, having, policyName, wholeNumber } from './options.js'
 import { type Reservation, reservationOf } from './reservation.js'
@@ -19,11 +19,11 @@ export interface LimiterOptions<S extends SyncStore | AsyncStore | undefined = u
   readonly store?: S
   /** Where the time comes from; default the system's monotonic clock. */
   readonly clock?: Clock | undefined
-  /** The longest wait `reserve` and `acquire` accept unless told otherwise; default Infinity. */
+  /** The longest wait `reserve` and `acquire` accept unless told otherwise; default the algorithm's, else Infinity. */
   readonly maxWait?: Duration | undefined
-  /** How many may wait in `acquire` at once, over all keys; default 1,000. */
+  /** How many may wait in `acquire` at once, over all keys; default 1,000, or a leaky bucket's capacity if that is more. */
   readonly maxQueue?: number | undefined
-  /** How many may wait in `acquire` for one key; default 10. */
+  /** How many may wait in `acquire` for one key; default 10, or a leaky bucket's capacity if that is more. */
   readonly maxQueuePerKey?: number | undefined
 }
 
@@ -35,7 +35,7 @@ export interface AcquireOptions {
 
 /** What may be said to `reserve`. */
 export interface ReserveOptions extends AcquireOptions {
-  /** The longest wait accepted, 0 for none; default the limiter's `maxWait`, which is Infinity unless set. */
+  /** The longest wait accepted, 0 for none; default the limiter's `maxWait`, which is Infinity unless set (a leaky bucket has its own). */
   readonly maxWait?: Duration | undefined
 }
 
@@ -70,7 +70,8 @@ export interface Limiter<Async extends boolean = boolean> {
   tryAcquire(key: string, options?: AcquireOptions): Answer<Async, Decision>
   /**
    * Takes `cost` permits for the earliest instant at which they are there, at most `maxWait` from now, or refuses and
-   * changes nothing. On a grant wait `waitMs` before acting; `cancel()` and `refund()` give the permits back.
+   * changes nothing. On a grant wait `waitMs` before acting; `cancel()` and `refund()` give the permits back. Throws a
+   * TypeError of code SLUICE_NOT_BOOKABLE where the algorithm cannot promise a permit of the future.
    */
   reserve(key: string, options?: ReserveOptions): Answer<Async, Reservation<Async>>
   /**
@@ -86,12 +87,19 @@ export interface Limiter<Async extends boolean = boolean> {
   acquire(key: string, options?: WaitOptions): Promise<Decision>
   /** What `tryAcquire` would answer, without taking anything; the figures are those of now. */
   peek(key: string, options?: AcquireOptions): Answer<Async, Decision>
+  /**
+   * Gives back up to `permits` that were taken, the newest first, as far as they have not come back by themselves; nothing
+   * while somebody waits for a booking of the key. Returns how many; throws like a cost that is not a whole number.
+   */
+  release(key: string, permits: number): Answer<Async, number>
+  /** Takes every permit that is there, such as when a server said that its limit is used up. Returns how many. */
+  drain(key: string): Answer<Async, number>
   /** Forgets the key: it is as if never seen, and its reservations have nothing to give back. */
   reset(key: string): Answer<Async, void>
   /**
    * Changes the algorithm from now on. With another `limit`, `window` or `burst` of the same algorithm keys keep what
-   * they have (a token bucket its balance); with another algorithm every key starts afresh. Throws a TypeError for what
-   * is no algorithm.
+   * they have (a token bucket its balance, a window what was used); with another algorithm every key starts afresh. Who
+   * waits in `acquire` is booked anew at once. Throws a TypeError for what is no algorithm.
    */
   update(algorithm: Algorithm): Answer<Async, void>
   /** Ends every wait, and rejects every `acquire` from now on; the other verbs go on. */
@@ -119,8 +127,10 @@ export function createLimiter<S extends SyncStore | AsyncStore | undefined = und
   const { clock = systemClock, store = memoryStore() } = options
   checkClock(clock)
   having('open', 'store', store, 'a store such as memoryStore()')
-  const maxWaitUs = options.maxWait === undefined ? Infinity : waitToUs('maxWait', options.maxWait)
-  const { maxQueue = 1000, maxQueuePerKey = 10 } = options
+  const maxWaitUs = options.maxWait === undefined ? undefined : waitToUs('maxWait', options.maxWait)
+  // What is a queue itself says how many may wait.
+  const queue = algorithm.policy.maxWaitMs === undefined ? 0 : algorithm.policy.limit
+  const { maxQueue = Math.max(1000, queue), maxQueuePerKey = Math.max(10, queue) } = options
   const bounds = {
     maxQueue: wholeNumber('maxQueue', maxQueue),
     maxQueuePerKey: wholeNumber('maxQueuePerKey', maxQueuePerKey),
@@ -140,7 +150,7 @@ export function isLimiter(value: unknown): value is Limiter {
 class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   readonly name: string
   readonly #ledger: Ledger<Async>
-  readonly #maxWaitUs: number
+  readonly #maxWaitUs: number | undefined
   readonly #waitingRoom: WaitingRoom<Async>
   #algorithm: Algorithm
 
@@ -149,7 +159,7 @@ class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     algorithm: Algorithm,
     ledger: Ledger<Async>,
     clock: Clock,
-    maxWaitUs: number,
+    maxWaitUs: number | undefined,
     bounds: { readonly maxQueue: number; readonly maxQueuePerKey: number },
   ) {
     this.name = name
@@ -171,6 +181,7 @@ class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 
   reserve(key: string, options?: ReserveOptions): Answer<Async, Reservation<Async>> {
     checkKey(key)
+    if (!this.#algorithm.bookable) throw notBookable(this.#algorithm)
     const cost = options === undefined ? 1 : statedCost(options, RESERVE_OPTIONS)
     return reservationOf(this.#ledger, key, cost, this.#patience(options))
   }
@@ -193,20 +204,41 @@ class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     return this.#ledger.decide(key, costOf(options), 0, false)
   }
 
+  release(key: string, permits: number): Answer<Async, number> {
+    checkKey(key)
+    const released = this.#ledger.release(key, wholeNumber('permits', permits))
+    return this.#afterChange<number>(released, () => this.#waitingRoom.bookAnew(key))
+  }
+
+  drain(key: string): Answer<Async, number> {
+    checkKey(key)
+    return this.#ledger.drain(key)
+  }
+
   reset(key: string): Answer<Async, void> {
     checkKey(key)
-    return this.#ledger.reset(key)
+    return this.#afterChange<void>(this.#ledger.reset(key), () => this.#waitingRoom.bookAnew(key))
   }
 
   update(algorithm: Algorithm): Answer<Async, void> {
     checkAlgorithm(algorithm)
-    return afterwards<Async, void, void>(this.#ledger.update(algorithm), () => {
+    return this.#afterChange<void>(this.#ledger.update(algorithm), () => {
       this.#algorithm = algorithm
+      this.#waitingRoom.bookAnew()
+    })
+  }
+
+  /** Who waits is not to wait for what has changed. */
+  #afterChange<T>(answer: Answer<Async, T>, then: () => void): Answer<Async, T> {
+    return afterwards<Async, T, T>(answer, value => {
+      then()
+      return value
     })
   }
 
   #patience(options: ReserveOptions | undefined): number {
-    return options?.maxWait === undefined ? this.#maxWaitUs : waitToUs('maxWait', options.maxWait)
+    if (options?.maxWait !== undefined) return waitToUs('maxWait', options.maxWait)
+    return this.#maxWaitUs ?? (this.#algorithm.policy.maxWaitMs ?? Infinity) * 1000
   }
 }
 
@@ -216,6 +248,16 @@ function checkKey(key: unknown): void {
 
 function invalidKey(key: unknown): Error {
   return invalidPrivately(TypeError, 'key', 'a non-empty string', key, 'SLUICE_INVALID_KEY')
+}
+
+function notBookable({ name }: Algorithm): Error {
+  return coded(
+    new TypeError(
+      `reserve: a ${name} cannot promise a permit of the future; use tryAcquire, or acquire to wait`,
+    ),
+    'SLUICE_NOT_BOOKABLE',
+    'reserve',
+  )
 }
 
 function costOf(options: AcquireOptions | undefined): number {

@@ -1,6 +1,6 @@
 import type { Algorithm, Booking } from './algorithm.js'
 import type { Clock } from './clock.js'
-import { Decision, fixedGauge } from './decision.js'
+import { Decision, FixedGauge } from './decision.js'
 import { convertSince, ERA_MASK, type Era, Eras } from './eras.js'
 import { Hand, PAGE_BITS, PAGE_MASK, type Page, Slots } from './slots.js'
 import type { Booked, Ledger, LedgerSpec } from './store.js'
@@ -23,19 +23,23 @@ export class MemoryLedger implements Ledger<false> {
   private readonly sampler = new Hand()
   private algorithm: Algorithm
   private lanes: number
+  /** Whether the algorithm keeps more of a key than its lanes. */
+  private outgrowsLanes: boolean
   private eras: Eras
   private slots: Slots
   private scratch: Float64Array
   private births = 0
+  private noneRestsBeforeUs = 0
   private sweepsIn = SLOTS_PER_SWEEP
 
   constructor(spec: LedgerSpec, maxKeys: number, forgetsRefused: boolean) {
     this.clock = spec.clock
     this.maxKeys = maxKeys
     this.forgetsRefused = forgetsRefused
-    this.algorithm = spec.algorithm
-    this.lanes = spec.algorithm.lanes
-    this.eras = new Eras(spec.algorithm)
+    this.algorithm = begun(spec.algorithm, spec.clock.nowUs())
+    this.lanes = this.algorithm.lanes
+    this.outgrowsLanes = this.algorithm.forget !== undefined
+    this.eras = new Eras(this.algorithm)
     this.slots = new Slots(this.lanes + 1)
     this.scratch = new Float64Array(this.lanes + 1)
   }
@@ -75,6 +79,21 @@ export class MemoryLedger implements Ledger<false> {
     return this.giveBack(key, booking as MemoryBooking, true)
   }
 
+  release(key: string, permits: number): number {
+    const slot = this.slotOf.get(subjectOf(key))
+    if (slot === undefined) return 0
+    const page = this.pageOf(slot)
+    return this.algorithm.refund(page.state, this.present(page, slot), this.clock.nowUs(), permits)
+  }
+
+  drain(key: string): number {
+    const nowUs = this.clock.nowUs()
+    const subject = subjectOf(key)
+    const { remaining } = this.decideAt(nowUs, subject, 0, 0, false)
+    const takes = remaining > 0 && remaining < Infinity
+    return takes && this.decideAt(nowUs, subject, remaining, 0, true).allowed ? remaining : 0
+  }
+
   reset(key: string): void {
     const subject = subjectOf(key)
     const slot = this.slotOf.get(subject)
@@ -83,9 +102,8 @@ export class MemoryLedger implements Ledger<false> {
 
   update(algorithm: Algorithm): void {
     const previous = this.algorithm
-    this.algorithm = algorithm
-    if (algorithm.name !== previous.name || algorithm.lanes !== previous.lanes) this.startAfresh()
-    else if (!sameArgs(algorithm, previous)) this.startEra()
+    if (algorithm.name !== previous.name || algorithm.lanes !== previous.lanes) this.startAfresh(algorithm)
+    else if (!sameArgs(algorithm, previous)) this.startEra(algorithm)
   }
 
   /** Forgets every key that has rested. */
@@ -104,13 +122,18 @@ export class MemoryLedger implements Ledger<false> {
     const slot = this.slotOf.get(subject)
     if (slot === undefined) return this.meet(nowUs, subject, cost, maxWaitUs, commit)
     const page = this.pageOf(slot)
-    return this.algorithm.step(page.state, this.present(page, slot), nowUs, cost, maxWaitUs, commit)
+    const decision = this.algorithm.step(page.state, this.present(page, slot), nowUs, cost, maxWaitUs, commit)
+    return this.outgrowsLanes && this.reclaims(decision, nowUs)
+      ? this.decideAt(nowUs, subject, cost, maxWaitUs, commit)
+      : decision
   }
 
   /** Decides for a key that is not held, and holds it once it has been granted something. */
   private meet(nowUs: number, subject: string, cost: number, maxWaitUs: number, commit: boolean): Decision {
     this.scratch.fill(0)
     const decision = this.algorithm.step(this.scratch, 0, nowUs, cost, maxWaitUs, commit)
+    if (this.outgrowsLanes && this.reclaims(decision, nowUs))
+      return this.meet(nowUs, subject, cost, maxWaitUs, commit)
     if (!decision.allowed || cost === 0 || this.lanes === 0) return decision
     if (this.slotOf.size >= this.maxKeys) {
       const sampledFrom = this.sampler.next
@@ -118,11 +141,25 @@ export class MemoryLedger implements Ledger<false> {
       const isRefused = candidate.passesInUs > 0 && !this.forgetsRefused
       // Whoever comes back finds the same keys sampled, and what it was told still true.
       if (isRefused || !commit) this.sampler.next = sampledFrom
-      if (isRefused) return this.noRoom(candidate.passesInUs)
+      if (isRefused) {
+        if (commit) this.algorithm.forget?.(this.scratch, 0)
+        return this.noRoom(candidate.passesInUs)
+      }
       if (commit) this.makeRoom(candidate)
     }
     if (commit) this.hold(subject)
     return decision
+  }
+
+  /**
+   * When an algorithm has no memory left beside its lanes, forgets whoever rests, and returns whether that made room. It
+   * looks over all keys, but not again before the first of them rests.
+   */
+  private reclaims(decision: Decision, nowUs: number): boolean {
+    if (decision.code !== 'SLUICE_LOG_FULL' || nowUs < this.noneRestsBeforeUs) return false
+    const before = this.size
+    this.noneRestsBeforeUs = this.forgetRested(nowUs, Infinity)
+    return this.size < before
   }
 
   /** Gives a key a slot, with the lanes in scratch. */
@@ -138,6 +175,7 @@ export class MemoryLedger implements Ledger<false> {
   }
 
   private forget(subject: string, slot: number): void {
+    this.algorithm.forget?.(this.pageOf(slot).state, this.startOf(slot))
     this.slotOf.delete(subject)
     this.slots.giveBack(slot)
   }
@@ -182,9 +220,9 @@ export class MemoryLedger implements Ledger<false> {
   }
 
   private noRoom(waitUs: number): Decision {
-    const gauge = fixedGauge({
+    const gauge = new FixedGauge({
+      code: 'SLUICE_STORE_FULL',
       limit: this.algorithm.policy.limit,
-      remaining: 0,
       balance: 0,
       refillAfterUs: waitUs,
       resetAfterUs: waitUs,
@@ -201,16 +239,20 @@ export class MemoryLedger implements Ledger<false> {
     this.forgetRested(nowUs - Math.max(LEAST_REST_US, (this.algorithm.policy.windowMs ?? 0) * 1000), slots)
   }
 
-  private forgetRested(restedBeforeUs: number, slots: number): void {
+  /** Returns when the first of those that it looked at and kept will rest. */
+  private forgetRested(restedBeforeUs: number, slots: number): number {
+    let firstUs = Infinity
     this.sweeper.move(this.slots.pages, slots, (page, slot) => {
-      if (this.algorithm.restsAt(page.state, this.present(page, slot)) <= restedBeforeUs)
-        this.forget(page.keys[slot & PAGE_MASK] as string, slot)
+      const restsAtUs = this.algorithm.restsAt(page.state, this.present(page, slot))
+      if (restsAtUs <= restedBeforeUs) this.forget(page.keys[slot & PAGE_MASK] as string, slot)
+      else firstUs = Math.min(firstUs, restsAtUs)
       return false
     })
+    return firstUs
   }
 
   /** A change of options: the keys keep what they have. */
-  private startEra(): void {
+  private startEra(algorithm: Algorithm): void {
     if (this.eras.usedUp) {
       for (const slot of this.slotOf.values()) {
         const { state } = this.pageOf(slot)
@@ -219,13 +261,17 @@ export class MemoryLedger implements Ledger<false> {
       }
       this.eras.renumber()
     }
-    this.eras.start(this.algorithm, this.clock.nowUs())
+    const nowUs = this.clock.nowUs()
+    this.algorithm = begun(algorithm, nowUs, this.algorithm)
+    this.eras.start(this.algorithm, nowUs)
   }
 
   /** Another algorithm, which cannot read these states: every key is one never seen. */
-  private startAfresh(): void {
+  private startAfresh(algorithm: Algorithm): void {
     this.slotOf.clear()
+    this.algorithm = begun(algorithm, this.clock.nowUs())
     this.lanes = this.algorithm.lanes
+    this.outgrowsLanes = this.algorithm.forget !== undefined
     this.eras = new Eras(this.algorithm)
     this.slots = new Slots(this.lanes + 1)
     this.scratch = new Float64Array(this.lanes + 1)
@@ -279,6 +325,10 @@ const SAMPLES = 5
 
 function birthOf(stamp: number): number {
   return Math.floor(stamp / (ERA_MASK + 1))
+}
+
+function begun(algorithm: Algorithm, nowUs: number, previous?: Algorithm): Algorithm {
+  return algorithm.begin?.(nowUs, previous) ?? algorithm
 }
 
 function sameArgs(a: Algorithm, b: Algorithm): boolean {

@@ -44,7 +44,7 @@ class LedgerReservation<Async extends boolean> extends Decision implements Reser
   #booking: Booking | undefined
 
   constructor(decision: Decision, ledger: Ledger<Async>, key: string, booking: Booking | undefined) {
-    super(decision.gauge, decision.waitUs, decision.retryAfterUs, decision.lagUs, decision.lagPart)
+    super(decision.gauge, decision.waitUs, decision.retryAfterUs, decision.first, decision.second)
     this.#ledger = ledger
     this.#key = key
     this.#booking = booking

@@ -37,6 +37,10 @@ export interface Ledger<Async extends boolean> {
   cancel(key: string, booking: Booking): Answer<Async, number>
   /** Returns the permits given back, as `Algorithm.refund` does. */
   refund(key: string, booking: Booking): Answer<Async, number>
+  /** Gives back up to `permits`, the newest first, as `Algorithm.refund` without a booking. Returns how many. */
+  release(key: string, permits: number): Answer<Async, number>
+  /** Takes all single permits that pass now, as one act. Returns how many. */
+  drain(key: string): Answer<Async, number>
   /** Makes the key one never seen; its bookings have nothing to give back. */
   reset(key: string): Answer<Async, void>
   /** Changes the algorithm from now on; states are converted by its `adopt`. */

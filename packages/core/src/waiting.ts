@@ -63,6 +63,12 @@ export class WaitingRoom<Async extends boolean> {
     for (const line of this.lines.values()) line.close()
   }
 
+  /** Books those who wait anew, for one key or all: what they have booked is no longer what they would be given. */
+  bookAnew(key?: string): void {
+    const lines = key === undefined ? this.lines.values() : [this.lines.get(key)]
+    for (const line of lines) line?.bookAnew()
+  }
+
   forget(key: string): void {
     this.lines.delete(key)
   }
@@ -98,6 +104,8 @@ class Line<Async extends boolean> {
   private alarm: (Alarm & { readonly atUs: number; readonly keepsAlive: boolean }) | undefined
   private moving: Promise<void> | undefined
   private moveIsDue = false
+  /** Bookings are to be made anew from the first on. */
+  private isOutdated = false
   /** Somebody left, or the alarm rang, during a move. */
   private movesAgain = false
 
@@ -127,6 +135,12 @@ class Line<Async extends boolean> {
 
   close(): void {
     for (const waiter of this.standing()) if (!waiter.gone) this.leave(waiter, closedError(this.host.name))
+    this.move()
+  }
+
+  bookAnew(): void {
+    if (this.first() === undefined) return
+    this.isOutdated = true
     this.move()
   }
 
@@ -244,25 +258,30 @@ class Line<Async extends boolean> {
 
   private *steps(): Steps {
     do {
-      if (this.leavers > 0) yield* this.moveUp()
+      if (this.leavers > 0 || this.isOutdated) yield* this.moveUp()
       yield* this.host.bookable() ? this.letGo() : this.askAgain()
-    } while (this.leavers > 0)
+    } while (this.leavers > 0 || this.isOutdated)
     this.arm()
   }
 
-  /** From the first who has left on, bookings are given back, the last one first, and made again in order. */
+  /** From the first who has left on, or all: bookings are given back, the last one first, and made again in order. */
   private *moveUp(): Steps {
     const standing = this.standing()
     const nowUs = this.host.clock.nowUs()
-    const behind = standing.slice(standing.findIndex(waiter => waiter.gone))
-    const movable = behind.filter(waiter => waiter.gone || waiter.atUs > nowUs)
+    const from = this.isOutdated ? 0 : standing.findIndex(waiter => waiter.gone)
+    this.isOutdated = false
+    const movable = standing.slice(from).filter(waiter => waiter.gone || waiter.atUs > nowUs)
     for (const waiter of movable.toReversed()) {
       if (waiter.booking === undefined) continue
       yield this.host.ledger.refund(this.key, waiter.booking)
       waiter.booking = undefined
     }
-    for (const waiter of this.host.bookable() ? movable : []) {
+    for (const waiter of movable) {
       if (waiter.gone) continue
+      if (!this.host.bookable()) {
+        waiter.atUs = nowUs
+        continue
+      }
       const patienceUs = Math.max(waiter.deadlineUs - this.host.clock.nowUs(), 0)
       const { decision, booking } = (yield this.host.ledger.book(this.key, waiter.cost, patienceUs)) as Booked
       waiter.booking = booking
@@ -410,7 +429,7 @@ function drive(steps: Steps, answer?: unknown): Promise<void> | undefined {
 
 /** A grant after a wait: the figures are those of now. */
 function waited(figures: Decision, waitUs: number): Decision {
-  return new Decision(figures.gauge, waitUs, 0, figures.lagUs, figures.lagPart)
+  return new Decision(figures.gauge, waitUs, 0, figures.first, figures.second)
 }
 
 function closedError(name: string): Error {

@@ -1,5 +1,5 @@
 import type { Algorithm } from '../algorithm.js'
-import { Decision, fixedGauge } from '../decision.js'
+import { Decision, FixedGauge } from '../decision.js'
 
 /*
  * Unlimited
@@ -21,9 +21,8 @@ export function unlimited(): Algorithm {
   return UNLIMITED
 }
 
-const GAUGE = fixedGauge({
+const GAUGE = new FixedGauge({
   limit: Infinity,
-  remaining: Infinity,
   balance: Infinity,
   refillAfterUs: 0,
   resetAfterUs: 0,

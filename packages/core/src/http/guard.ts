@@ -6,7 +6,14 @@ import type { Limiter } from '../limiter.js'
 import { RateLimitedError } from '../rate-limited-error.js'
 import { limitField, policyField, reportOf, retryAfterSeconds } from './headers.js'
 import { addressKey } from './identity.js'
-import { checkLimiter, type Exchange, type HttpOptions, type Refusal, rulesOf } from './options.js'
+import {
+  checkLimiter,
+  type Exchange,
+  type HttpOptions,
+  LONGEST_HOLD_MS,
+  type Refusal,
+  rulesOf,
+} from './options.js'
 import { quotaExceeded } from './problem.js'
 
 /** What the room must know of a framework's requests. */
@@ -112,7 +119,8 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     cost: number,
   ): MaybePromise<Verdict> {
     if (host.gone(request)) return ABANDONED
-    if (rules.maxWaitMs > 0) return hold(response, limiter, key, cost)
+    const maxWaitMs = rules.maxWaitMs ?? limiter.policy.maxWaitMs ?? 0
+    if (maxWaitMs > 0) return hold(response, limiter, key, cost, Math.min(maxWaitMs, LONGEST_HOLD_MS))
     const decision = limiter.tryAcquire(key, cost === 1 ? undefined : { cost })
     return isPromise(decision)
       ? decision.then(decision => verdictOf(limiter, decision as Decision))
@@ -120,13 +128,19 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
   }
 
   /** Waits for the permits, as long as the client does. */
-  async function hold(response: Closing, limiter: Limiter, key: string, cost: number): Promise<Verdict> {
+  async function hold(
+    response: Closing,
+    limiter: Limiter,
+    key: string,
+    cost: number,
+    maxWait: number,
+  ): Promise<Verdict> {
     const wait = new AbortController()
     const onClose = () => wait.abort(ABANDONED)
     held.add(wait)
     response.once('close', onClose)
     try {
-      const decision = await limiter.acquire(key, { cost, maxWait: rules.maxWaitMs, signal: wait.signal })
+      const decision = await limiter.acquire(key, { cost, maxWait, signal: wait.signal })
       return verdictOf(limiter, decision)
     } catch (error) {
       if (error instanceof RateLimitedError) return verdictOf(limiter, error.decision)

@@ -54,8 +54,8 @@ export interface RequestOptions<X extends Exchange> {
   /** Permits a request costs: a whole number, default 1. */
   readonly cost?: number | ((request: X[0]) => MaybePromise<number>) | undefined
   /**
-   * The longest a request may be held until its permits are there, at most 60 s; default 0, a request is never held. A
-   * longer wait is a refusal, and nothing is taken. A client that hangs up while it is held gives its permits back.
+   * The longest a request may be held until its permits are there, at most 60 s; default 0, a request is never held (with
+   * a leaky bucket: as long as its queue is). A longer wait is a refusal, and nothing is taken. A client that hangs up while it is held gives its permits back.
    */
   readonly maxWait?: Duration | undefined
   /**
@@ -84,7 +84,8 @@ export interface Rules<X extends Exchange> {
   readonly limiter: Limiter | ((request: X[0]) => MaybePromise<Limiter | null>)
   readonly key: ((request: X[0]) => MaybePromise<RequestKey>) | undefined
   readonly cost: number | ((request: X[0]) => MaybePromise<number>)
-  readonly maxWaitMs: number
+  /** Undefined for what the limiter's algorithm says. */
+  readonly maxWaitMs: number | undefined
   readonly headers: boolean
 }
 
@@ -100,7 +101,7 @@ export function rulesOf<X extends Exchange>(options: HttpOptions<X>): Rules<X> {
     limiter: limiterOf(options),
     key: options.key,
     cost: typeof cost === 'function' ? cost : checkCost(cost),
-    maxWaitMs: options.maxWait === undefined ? 0 : holdToMs(options.maxWait),
+    maxWaitMs: options.maxWait === undefined ? undefined : holdToMs(options.maxWait),
     headers: options.headers !== false,
   }
 }
@@ -112,7 +113,7 @@ export function checkLimiter(value: unknown, expected = 'a limiter made by creat
 }
 
 /** Proxies and browsers do not wait much longer, and each held request is a connection that is open. */
-const LONGEST_HOLD_MS = 60_000
+export const LONGEST_HOLD_MS = 60_000
 
 function holdToMs(duration: Duration): number {
   const ms = waitToUs('maxWait', duration) / 1000

@@ -1,0 +1,128 @@
+// Draws what each algorithm grants over time, from real runs on a clock of its own: npm run pictures [-- --write]
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import {
+  createLimiter,
+  cycle,
+  fixedWindow,
+  leakyBucket,
+  slidingLog,
+  slidingWindow,
+  smoothBursty,
+  smoothWarmingUp,
+  tokenBucket,
+} from '@sluice/core'
+import { manualClock } from '@sluice/core/testing'
+
+const RATE = /** @type {const} */ ({ limit: 10, window: '1s' })
+/** Permits come back one by one. */
+const STEADY = {
+  tokenBucket: tokenBucket(RATE),
+  smoothBursty: smoothBursty(RATE),
+  smoothWarmingUp: smoothWarmingUp({ ...RATE, warmup: '1s' }),
+  leakyBucket: leakyBucket({ ...RATE, capacity: 10 }),
+}
+/** Permits come back with the end of a window. */
+const WINDOWED = {
+  fixedWindow: fixedWindow(RATE),
+  cycle: cycle({ limit: RATE.limit, period: RATE.window }),
+  slidingWindow: slidingWindow(RATE),
+  slidingLog: slidingLog(RATE),
+}
+
+const ASKS_EVERY_MS = 10
+const COLUMN_MS = 100
+const COLUMNS_PER_SECOND = 1000 / COLUMN_MS
+const COLUMNS = 60
+// Without the full block, so that the bars of two lines do not touch.
+const HEIGHTS = '▁▂▃▄▅▆▇'
+const LABEL_WIDTH = 17
+const START = '<!-- pictures -->'
+const END = '<!-- /pictures -->'
+
+if (process.argv[1] === import.meta.filename) {
+  if (process.argv.includes('--write')) {
+    const path = join(import.meta.dirname, '../README.md')
+    await writeFile(path, withPictures(await readFile(path, 'utf8')))
+  }
+  console.log(pictures())
+}
+
+/** What each algorithm grants to the same client, as Markdown. */
+export function pictures() {
+  return [
+    `What a client gets that asks every ${ASKS_EVERY_MS} ms, rests, asks once, and asks every ${ASKS_EVERY_MS} ms again. All allow 10 per second;`,
+    `a column is ${COLUMN_MS} ms, ${bar(1)} one permit and ${bar(10)} ten.`,
+    '',
+    '```text',
+    row('asked for', columns(asks())),
+    '',
+    ...Object.entries(STEADY).map(([name, algorithm]) => row(name, grants(algorithm))),
+    '',
+    ...Object.entries(WINDOWED).map(([name, algorithm]) => row(name, grants(algorithm))),
+    ...axis(),
+    '```',
+  ].join('\n')
+}
+
+/** The README with today's pictures between its two comments. @param {string} readme */
+export function withPictures(readme) {
+  const from = readme.indexOf(START)
+  const to = readme.indexOf(END, from)
+  if (from < 0 || to < 0) throw new Error(`README.md has no ${START} and ${END} to put the pictures between`)
+  return `${readme.slice(0, from)}${START}\n${pictures()}\n${readme.slice(to)}`
+}
+
+/** All the time at first; after a rest once, and all the time again shortly before that is a second ago. */
+function asks() {
+  const times = []
+  for (let ms = 0; ms < COLUMNS * COLUMN_MS; ms += ASKS_EVERY_MS)
+    if (ms < 1500 || ms === 2900 || ms >= 3800) times.push(ms)
+  return times
+}
+
+/** Permits per column, counted when their holder may act. @param {import('@sluice/core').Algorithm} algorithm */
+function grants(algorithm) {
+  const clock = manualClock()
+  const startMs = clock.nowMs
+  const limiter = createLimiter(algorithm, { clock })
+  const isQueue = algorithm.policy.maxWaitMs !== undefined
+  const times = []
+  for (const ms of asks()) {
+    clock.set(startMs + ms)
+    const { allowed, waitMs } = isQueue ? limiter.reserve('ann') : limiter.tryAcquire('ann')
+    if (allowed) times.push(ms + waitMs)
+  }
+  return columns(times)
+}
+
+/** @param {number[]} times */
+function columns(times) {
+  const counts = Array.from({ length: COLUMNS }, () => 0)
+  for (const ms of times) {
+    const column = Math.floor(ms / COLUMN_MS)
+    if (column < COLUMNS) counts[column] = (counts[column] ?? 0) + 1
+  }
+  return counts
+}
+
+/**
+ * @param {string} label
+ * @param {number[]} counts
+ */
+function row(label, counts) {
+  return `${label.padEnd(LABEL_WIDTH)}${counts.map(bar).join('')}`.trimEnd()
+}
+
+function axis() {
+  const margin = ' '.repeat(LABEL_WIDTH)
+  const seconds = Array.from({ length: COLUMNS / COLUMNS_PER_SECOND }, (_, second) => `${second} s`)
+  const line = seconds.map(() => '┬'.padEnd(COLUMNS_PER_SECOND, '─')).join('')
+  const numbers = seconds.map(second => second.padEnd(COLUMNS_PER_SECOND)).join('')
+  return [margin + line, margin + numbers.trimEnd()]
+}
+
+/** @param {number} permits 0 to 10 */
+function bar(permits) {
+  return permits === 0 ? ' ' : HEIGHTS.charAt(Math.round(((permits - 1) / 9) * 6))
+}

@@ -1,0 +1,152 @@
+import {
+  type Algorithm,
+  createLimiter,
+  cycle,
+  fixedWindow,
+  leakyBucket,
+  slidingLog,
+  slidingWindow,
+  smoothBursty,
+  tokenBucket,
+  unlimited,
+} from '@sluice/core'
+import { type ManualClock, manualClock } from '@sluice/core/testing'
+import { describe, expect, test } from 'vitest'
+
+type Rate = { limit: number; window: '1h' | '1s' | '1m' }
+
+const FACTORIES: readonly (readonly [string, (rate: Rate) => Algorithm])[] = [
+  ['tokenBucket', tokenBucket],
+  ['leakyBucket', rate => leakyBucket({ ...rate, capacity: 20 })],
+  ['fixedWindow', fixedWindow],
+  ['slidingWindow', slidingWindow],
+  ['slidingLog', slidingLog],
+  ['cycle', ({ limit, window }) => cycle({ limit, period: window })],
+]
+
+describe.each(FACTORIES)('%s, changed while somebody waits', (_name, algorithm) => {
+  function exhausted() {
+    const clock = manualClock()
+    const limiter = createLimiter(algorithm({ limit: 10, window: '1h' }), { clock })
+    while (limiter.tryAcquire('key').allowed);
+    return { clock, limiter }
+  }
+
+  test('a limit exhausted at 10 per hour and changed to 10 per second admits a waiter within a second', async () => {
+    const { clock, limiter } = exhausted()
+    const wait = outcome(limiter.acquire('key'), clock)
+    expect(clock.alarms).toBe(1)
+    limiter.update(algorithm({ limit: 10, window: '1s' }))
+    clock.advance('1s')
+    const { settledAfterMs, value } = await wait
+    expect(value).toMatchObject({ allowed: true })
+    expect(settledAfterMs).toBeLessThanOrEqual(1000)
+    expect(clock.alarms).toBe(0)
+  })
+
+  test('a waiter whose patience the new limit outlasts is turned away', async () => {
+    const clock = manualClock()
+    const limiter = createLimiter(algorithm({ limit: 1, window: '1s' }), { clock })
+    while (limiter.tryAcquire('key').allowed);
+    const wait = outcome(limiter.acquire('key', { maxWait: '2s' }), clock)
+    limiter.update(algorithm({ limit: 0, window: '1h' }))
+    clock.advance('1h')
+    expect((await wait).error).toMatchObject({ code: 'SLUICE_RATE_LIMITED' })
+    expect(clock.alarms).toBe(0)
+  })
+
+  test('the order of those who wait stays', async () => {
+    const { clock, limiter } = exhausted()
+    const order: number[] = []
+    const waits = [0, 1, 2].map(number => limiter.acquire('key').then(() => order.push(number)))
+    limiter.update(algorithm({ limit: 2, window: '1s' }))
+    for (let half = 0; half < 8; half++) {
+      clock.advance(500)
+      await nextTick()
+    }
+    await Promise.all(waits)
+    expect(order).toEqual([0, 1, 2])
+  })
+
+  test('a key that is reset lets go who waits for it', async () => {
+    const { clock, limiter } = exhausted()
+    const wait = outcome(limiter.acquire('key'), clock)
+    limiter.reset('key')
+    expect(await wait).toMatchObject({ settledAfterMs: 0, value: { allowed: true } })
+  })
+})
+
+test('switched off, a limit lets go all who wait', async () => {
+  const clock = manualClock()
+  const limiter = createLimiter(tokenBucket({ limit: 1, window: '1h' }), { clock })
+  limiter.tryAcquire('key')
+  const waits = [limiter.acquire('key'), limiter.acquire('key')]
+  limiter.update(unlimited())
+  expect(await Promise.all(waits)).toMatchObject([{ allowed: true }, { allowed: true }])
+})
+
+test('from an algorithm that can book to one that cannot, and back', async () => {
+  const clock = manualClock()
+  const limiter = createLimiter(tokenBucket({ limit: 1, window: '1h' }), { clock })
+  limiter.tryAcquire('key')
+  const first = outcome(limiter.acquire('key'), clock)
+  const second = outcome(limiter.acquire('key'), clock)
+  limiter.update(fixedWindow({ limit: 1, window: '1m' }))
+  expect(await first).toMatchObject({ settledAfterMs: 0, value: { allowed: true } })
+  limiter.update(smoothBursty({ limit: 1, window: '1s' }))
+  expect(await second).toMatchObject({ settledAfterMs: 0, value: { allowed: true } })
+})
+
+test('released permits let go who waits in a window', async () => {
+  const clock = manualClock()
+  const limiter = createLimiter(slidingLog({ limit: 2, window: '1h' }), { clock })
+  limiter.tryAcquire('key', { cost: 2 })
+  const wait = outcome(limiter.acquire('key'), clock)
+  expect(limiter.release('key', 1)).toBe(1)
+  expect(await wait).toMatchObject({ settledAfterMs: 0, value: { allowed: true } })
+  expect(limiter.peek('key').remaining).toBe(0)
+})
+
+test('a leaky bucket waits as long as its capacity lasts, unless told otherwise', async () => {
+  const clock = manualClock()
+  const limiter = createLimiter(leakyBucket({ limit: 2, window: '1s', capacity: 2 }), { clock })
+  const waits = [0, 1, 2, 3].map(() => outcome(limiter.acquire('key'), clock))
+  for (let half = 0; half < 4; half++) {
+    await nextTick()
+    clock.advance(500)
+  }
+  const [first, second, third, fourth] = await Promise.all(waits)
+  expect([first, second, third].map(wait => wait?.settledAfterMs)).toEqual([0, 500, 1000])
+  expect(fourth).toMatchObject({ settledAfterMs: 0, error: { code: 'SLUICE_RATE_LIMITED' } })
+
+  const impatient = createLimiter(leakyBucket({ limit: 2, window: '1s', capacity: 2 }), { clock, maxWait: 0 })
+  expect([impatient.reserve('key').allowed, impatient.reserve('key').allowed]).toEqual([true, false])
+})
+
+test('a leaky bucket lets as many wait as its capacity says', async () => {
+  const clock = manualClock()
+  const limiter = createLimiter(leakyBucket({ limit: 10, window: '1s', capacity: 50 }), { clock })
+  const waits = Array.from({ length: 52 }, () => outcome(limiter.acquire('key'), clock))
+  await nextTick()
+  clock.advance('5s')
+  const refused = (await Promise.all(waits)).filter(({ error }) => error !== undefined)
+  expect(refused).toHaveLength(1)
+})
+
+interface Outcome {
+  readonly settledAfterMs: number
+  readonly value?: unknown
+  readonly error?: unknown
+}
+
+function outcome(promise: Promise<unknown>, clock: ManualClock): Promise<Outcome> {
+  const sinceMs = clock.nowMs
+  return promise.then(
+    value => ({ settledAfterMs: clock.nowMs - sinceMs, value }),
+    error => ({ settledAfterMs: clock.nowMs - sinceMs, error }),
+  )
+}
+
+function nextTick(): Promise<void> {
+  return new Promise(resolve => setImmediate(resolve))
+}

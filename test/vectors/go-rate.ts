@@ -1,0 +1,99 @@
+import { type Algorithm, type Reservation, tokenBucket, unlimited } from '@sluice/core'
+import { OneKey } from './one-key.js'
+import { type Comparison, near, type Replica, type System, unknownOp } from './replay.js'
+import type { Step } from './traces.js'
+import { wholeRate } from './whole-rate.js'
+
+/** golang.org/x/time/rate. One of its nanoseconds is one of our microseconds. */
+export const goRate: System = {
+  prefix: 'golang.org/x/time/rate',
+  begin: (config: GoConfig) => new GoRate(config),
+}
+
+interface GoConfig {
+  readonly burst: number
+  readonly limitPerSec: number
+}
+
+interface GoStep extends Step {
+  readonly args: GoConfig & { readonly n: number; readonly id: string; readonly maxWaitNs?: number }
+}
+
+/** What an operation answers that answers with more than one word. */
+interface GoResult {
+  readonly ok: boolean
+  readonly delayNs: number
+  readonly tokensAfter: number
+}
+
+const SECOND_MS = 1_000_000
+const TOLERANCE_NS = 1
+const TOLERANCE_TOKENS = 1e-6
+
+class GoRate implements Replica {
+  readonly #key: OneKey
+  readonly #booked = new Map<string, { readonly booking: Reservation<false>; readonly actNs: number }>()
+  #config: GoConfig
+
+  constructor(config: GoConfig) {
+    this.#config = config
+    this.#key = new OneKey(algorithmOf(config))
+  }
+
+  play(step: GoStep): Comparison {
+    const { n, id, maxWaitNs = Infinity, limitPerSec, burst } = step.args
+    const result = step.result as GoResult
+    this.#key.at(step.t / 1000)
+    switch (step.op) {
+      case 'allow':
+        return { ours: { ok: this.#key.take(n).allowed }, theirs: { ok: step.result } }
+      case 'reserve': {
+        const booking = this.#key.book(n, maxWaitNs / 1000)
+        this.#booked.set(id, { booking, actNs: step.t + toNs(booking.waitMs) })
+        const ours = { ok: booking.allowed }
+        return { ours: booking.allowed ? { ...ours, ...this.#delay(step) } : ours, theirs: { ...result } }
+      }
+      case 'delayFrom':
+        return { ours: this.#delay(step), theirs: { ...result } }
+      case 'cancel':
+        this.#booked.get(id)?.booking.cancel()
+        return this.#tokens(result.tokensAfter)
+      case 'tokens':
+        return this.#tokens(step.result as number)
+      case 'setLimit':
+        this.#update({ ...this.#config, limitPerSec })
+        return this.#tokens(result.tokensAfter)
+      case 'setBurst':
+        this.#update({ ...this.#config, burst })
+        return this.#tokens(result.tokensAfter)
+      default:
+        throw unknownOp(step)
+    }
+  }
+
+  #update(config: GoConfig): void {
+    this.#config = config
+    this.#key.update(algorithmOf(config))
+  }
+
+  /** From now until a booking is due. */
+  #delay({ t, args, result }: GoStep): { delayNs: number } {
+    const { actNs = Number.NaN } = this.#booked.get(args.id) ?? {}
+    return { delayNs: near(Math.max(actNs - t, 0), (result as GoResult).delayNs, TOLERANCE_NS) }
+  }
+
+  /** At an infinite rate the original still shows the bucket that it does not use; ours shows what may be taken. */
+  #tokens(shown: number): Comparison {
+    const theirs = this.#config.limitPerSec === Infinity ? Infinity : shown
+    const { balance } = this.#key.now
+    return { ours: { tokens: near(balance, theirs, TOLERANCE_TOKENS) }, theirs: { tokens: theirs } }
+  }
+}
+
+function algorithmOf({ burst, limitPerSec }: GoConfig): Algorithm {
+  return limitPerSec === Infinity ? unlimited() : tokenBucket({ ...wholeRate(limitPerSec, SECOND_MS), burst })
+}
+
+function toNs(ms: number): number {
+  return Math.round(ms * 1000)
+}

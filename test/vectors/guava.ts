@@ -1,0 +1,88 @@
+import { type Algorithm, smoothBursty, smoothWarmingUp, unlimited } from '@sluice/core'
+import { OneKey } from './one-key.js'
+import { type Comparison, near, type Replica, type System, unknownOp } from './replay.js'
+import type { Step } from './traces.js'
+import { wholeRate } from './whole-rate.js'
+
+/** RateLimiter of Guava, bursty and warming up. Its microseconds are ours. */
+export const guava: System = {
+  prefix: 'guava-',
+  begin: (config: GuavaConfig) => new Guava(config),
+}
+
+interface GuavaConfig {
+  readonly type: 'bursty' | 'warmingUp'
+  readonly permitsPerSecond: number
+  readonly maxBurstSeconds: number
+  readonly warmupPeriodMicros: number
+  readonly coldFactor: number
+  readonly startMicros?: number
+}
+
+interface GuavaStep extends Step {
+  readonly args: { readonly permits: number; readonly timeout: number; readonly permitsPerSecond: number }
+  readonly wait: number
+  readonly after: { readonly nextFreeTicketMicros: number }
+}
+
+class Guava implements Replica {
+  readonly #config: GuavaConfig
+  readonly #startUs: number
+  readonly #key: OneKey
+
+  constructor(config: GuavaConfig) {
+    this.#config = config
+    this.#startUs = config.startMicros ?? 0
+    this.#key = new OneKey(algorithmOf(config), this.#startUs / 1000)
+  }
+
+  play(step: GuavaStep): Comparison {
+    this.#key.at((step.t - this.#startUs) / 1000)
+    const { ours, theirs } = this.#compare(step)
+    const untilFreeUs = Math.max(step.after.nextFreeTicketMicros - step.t, 0)
+    return {
+      ours: { ...ours, untilFreeUs: toUs(this.#key.now.waitMs) },
+      theirs: { ...theirs, untilFreeUs },
+    }
+  }
+
+  #compare(step: GuavaStep): Comparison {
+    const { permits, timeout, permitsPerSecond } = step.args
+    switch (step.op) {
+      case 'acquire':
+        return { ours: { waitUs: toUs(this.#key.book(permits).waitMs) }, theirs: { waitUs: step.result } }
+      case 'tryAcquire': {
+        // Below 0 there means not to wait, here it is an error.
+        const { allowed, waitMs } = this.#key.book(permits, Math.max(timeout, 0) / 1000)
+        return {
+          ours: { allowed, waitUs: allowed ? toUs(waitMs) : 0 },
+          theirs: { allowed: step.result, waitUs: step.wait },
+        }
+      }
+      case 'setRate':
+        this.#key.update(algorithmOf({ ...this.#config, permitsPerSecond }))
+        return { ours: {}, theirs: {} }
+      case 'getRate': {
+        const theirs = step.result as number
+        return {
+          ours: { rate: near(this.#key.ratePerMs * 1000, theirs, theirs * 1e-9) },
+          theirs: { rate: theirs },
+        }
+      }
+      default:
+        throw unknownOp(step)
+    }
+  }
+}
+
+function algorithmOf(config: GuavaConfig): Algorithm {
+  if (config.permitsPerSecond === Infinity) return unlimited()
+  const rate = wholeRate(config.permitsPerSecond)
+  return config.type === 'bursty'
+    ? smoothBursty({ ...rate, maxBurst: config.maxBurstSeconds * 1000 })
+    : smoothWarmingUp({ ...rate, warmup: config.warmupPeriodMicros / 1000, coldFactor: config.coldFactor })
+}
+
+function toUs(ms: number): number {
+  return Math.round(ms * 1000)
+}

@@ -1,0 +1,74 @@
+import { expect } from 'vitest'
+import type { Case, Step } from './traces.js'
+
+/** One of the original systems, in our words. */
+export interface System {
+  /** What the `system` of its traces begins with. */
+  readonly prefix: string
+  begin(config: object): Replica
+  /** Why a case cannot be replayed yet. */
+  leavesOut?(recorded: Case): string | undefined
+}
+
+/** A limiter of ours that does what one of the original system did. */
+export interface Replica {
+  /** Throws where the original is to throw. */
+  play(step: Step): Comparison
+  /** Lets everybody who still waits go. */
+  finish?(): void
+}
+
+/** The same figures of both; ours may be promises. */
+export interface Comparison {
+  readonly ours: Readonly<Record<string, unknown>>
+  readonly theirs: Readonly<Record<string, unknown>>
+}
+
+/** Replays the steps of a case but those in `left`, and calls `replayed` for each that is answered alike. */
+export async function replay(
+  system: System,
+  { config, steps }: Case,
+  left: readonly number[] = [],
+  replayed: () => void = () => {},
+): Promise<void> {
+  const replica = system.begin(config)
+  const played: [label: string, comparison: Comparison][] = []
+  for (const [index, step] of steps.entries())
+    if (!left.includes(index)) played.push([labelOf(index, step), play(replica, step)])
+  replica.finish?.()
+  for (const [label, { ours, theirs }] of played) {
+    expect(await settled(ours), label).toEqual(theirs)
+    replayed()
+  }
+}
+
+function play(replica: Replica, step: Step): Comparison {
+  if (!isError(step.result)) return replica.play(step)
+  try {
+    return { ours: replica.play(step).ours, theirs: { throws: true } }
+  } catch {
+    return { ours: { throws: true }, theirs: { throws: true } }
+  }
+}
+
+function isError(result: unknown): boolean {
+  return typeof result === 'object' && result !== null && 'error' in result
+}
+
+async function settled(figures: Comparison['ours']): Promise<Record<string, unknown>> {
+  const entries = Object.entries(figures).map(async ([name, figure]) => [name, await figure])
+  return Object.fromEntries(await Promise.all(entries))
+}
+
+function labelOf(index: number, { t, op, args }: Step): string {
+  return `step ${index}: ${op} ${JSON.stringify(args)} at ${t}`
+}
+
+/** Theirs where ours is as near as it has to be. */
+export function near(ours: number, theirs: number, tolerance: number): number {
+  return Math.abs(ours - theirs) <= tolerance ? theirs : ours
+}
+
+export function unknownOp({ op }: Step): Error {
+  return new Error(`Nobody has said how to replay the operation ${op}.`)
+}

@@ -1,0 +1,66 @@
+import { afterAll, describe, expect, test } from 'vitest'
+import { EXCEPTIONS, exceptionOf } from './exceptions.js'
+import { replay } from './replay.js'
+import { Report } from './report.js'
+import { EXPECTED, systemOf } from './systems.js'
+import { OWN_TRACES, readTraces } from './traces.js'
+
+/** Traces of the same form that lie elsewhere can be replayed instead. */
+const directory = process.env.VECTORS_DIR ?? OWN_TRACES
+const traces = readTraces(directory)
+const report = new Report()
+
+for (const system of EXPECTED)
+  if (!traces.some(trace => trace.system.startsWith(system)))
+    report.remark(`${system}: no trace of it in ${directory}`)
+
+for (const trace of traces) {
+  const system = systemOf(trace)
+  if (system === undefined) {
+    report.remark(`${trace.file}: not replayed, nobody has said how to replay ${trace.system}`)
+    continue
+  }
+  report.file(trace)
+  describe(trace.file, () => {
+    const cases = trace.cases.map(recorded => [recorded.name, recorded] as const)
+    test.for(cases)('%s', async ([, recorded], { skip }) => {
+      const exception = exceptionOf(trace, recorded)
+      const reason = exception?.reason ?? system.leavesOut?.(recorded)
+      const all = [...recorded.steps.keys()]
+      const left = reason === undefined ? [] : (exception?.steps ?? all)
+      if (reason !== undefined) report.left(trace, recorded, left, reason)
+      if (left.length === all.length) skip(reason)
+      await replay(system, recorded, left, () => report.replayed(trace))
+    })
+  })
+}
+
+afterAll(() => console.log(String(report)))
+
+describe('what is not copied', () => {
+  const own = readTraces(OWN_TRACES)
+
+  test.each(EXCEPTIONS)('$case: $reason', ({ instead }) => instead())
+
+  test.each(EXCEPTIONS)('$case of $system is recorded, and cannot be copied whole', async exception => {
+    const trace = own.find(({ system }) => system.startsWith(exception.system))
+    const recorded = trace?.cases.find(({ name }) => name === exception.case)
+    const system = trace && systemOf(trace)
+    if (recorded === undefined || system === undefined) throw new Error(`There is no case ${exception.case}.`)
+    expect(exception.steps?.filter(step => !(step in recorded.steps)) ?? []).toEqual([])
+    await expect(replay(system, recorded)).rejects.toThrow()
+  })
+
+  test('every quirk is named, or belongs to work that is still to come', () => {
+    const unnamed = own.flatMap(trace => {
+      const quirks = trace.cases.filter(({ quirk }) => quirk)
+      return quirks.filter(quirk => !exceptionOf(trace, quirk) && !systemOf(trace)?.leavesOut?.(quirk))
+    })
+    expect(unnamed).toEqual([])
+  })
+
+  test('there is a trace of every system', () => {
+    const missing = EXPECTED.filter(prefix => !own.some(({ system }) => system.startsWith(prefix)))
+    expect(missing).toEqual([])
+  })
+})
