@@ -31,6 +31,9 @@ import { LATEST_US } from './latest.js'
  * HTTP. Asked with no patience (`tryAcquire`) it lets one pass per interval. The other leaky bucket of the literature,
  * the meter, is `tokenBucket` with `burst` = capacity.
  *
+ * A booking that is given up gives back all of it while nobody is behind; who is behind has a slot that starts where this
+ * one ends, so that a newcomer in the gap would leave together with somebody else.
+ *
  * The line is kept as exactly as that of the token bucket: lanes 0 and 1 are the instant at which the outlet is free, and
  * lane 2 is when the newest request leaves, which tells whether somebody waits.
  */

@@ -17,8 +17,9 @@ import { SMOOTH_LANES, Smooth, type Start } from './smooth.js'
  *      at 0  ask 5    goes at 0: 2 are stored, 3 are owed, and the next may go at 1500
  *      at 0  ask 1    goes at 1500, the next at 2000
  *
- * Promise: in any span W at most maxBurst * rate + W / interval (truncated to whole microseconds) + one ask. Above a
- * million per second an interval truncates to nothing, so that there is no bound; a warning says so. A fresh key
+ * Promise: in any span W at most maxBurst * rate + W / interval (truncated to whole microseconds) + one ask; an ask that is
+ * paid for in part from the store may cost up to a microsecond less. Above a million per second an interval truncates to
+ * nothing, so that there is no bound; a warning says so. A fresh key
  * counts as a limiter of Guava that was created when ours was: nothing is stored in the first moment, and the first ask
  * goes at once.
  *

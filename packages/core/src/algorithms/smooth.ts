@@ -8,6 +8,9 @@ import { LATEST_US } from './latest.js'
  * has been paid for, and whoever comes next pays for this one. Idle time is kept as stored permits; what they cost and
  * how fast they are stored is what tells the limiters apart.
  *
+ * A booking that is given up gives back all of it while nobody is behind; who is behind has a slot that starts where this
+ * one ends, so that a newcomer in the gap would not keep his distance.
+ *
  * Times are whole microseconds and costs are truncated to them, ask by ask, where Guava does it; permits are doubles.
  *
  * Lanes: when the next ask may go, permits stored at that instant; of the newest grant, how many stored ones it has spent,
