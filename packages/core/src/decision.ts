@@ -24,6 +24,11 @@ export class Decision {
     this.second = second
   }
 
+  /** @internal This grant after a wait. */
+  waited(waitUs: number): Decision {
+    return new Decision(this.gauge, waitUs, 0, this.first, this.second)
+  }
+
   /** Whether the permits were granted. */
   get allowed(): boolean {
     return this.retryAfterUs === 0

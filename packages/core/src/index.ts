@@ -10,9 +10,13 @@ export { type TokenBucketOptions, tokenBucket } from './algorithms/token-bucket.
 export { unlimited } from './algorithms/unlimited.js'
 export type { Answer } from './answer.js'
 export { type Alarm, type Clock, systemClock } from './clock.js'
+export { acquireAll, combine, type LimiterAsk, tryAcquireAll } from './combine.js'
 export type { Decision, DecisionCode, DecisionFigures } from './decision.js'
+export { type LimitedOptions, type LimitedResult, type Limiting, limited } from './decorate.js'
 export { type Duration, parseDuration } from './duration.js'
 export type { SluiceError, SluiceErrorCode } from './errors.js'
+export type { SluiceEvents } from './events.js'
+export type { DecisionPart, JointDecision } from './joint-decision.js'
 export {
   type AcquireOptions,
   createLimiter,
@@ -23,5 +27,12 @@ export {
 } from './limiter.js'
 export { type MemoryStore, type MemoryStoreOptions, memoryStore } from './memory-store.js'
 export { RateLimitedError } from './rate-limited-error.js'
+export {
+  createRegistry,
+  type Registry,
+  type RegistryEvent,
+  type RegistryOptions,
+} from './registry.js'
 export type { Reservation } from './reservation.js'
+export type { LimiterStats } from './stats.js'
 export type { AsyncStore, Booked, Ledger, LedgerSpec, Store, SyncStore } from './store.js'

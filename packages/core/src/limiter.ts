@@ -1,15 +1,15 @@
 import type { Algorithm, Policy } from './algorithm.js'
-import { type Answer, afterwards } from './answer.js'
+import type { Answer } from './answer.js'
 import { type Clock, systemClock } from './clock.js'
-import { checkCost } from './cost.js'
 import type { Decision } from './decision.js'
 import { type Duration, waitToUs } from './duration.js'
-import { coded, invalid, invalidPrivately } from './errors.js'
+import { invalid } from './errors.js'
+import { checkAlgorithm, LedgerLimiter } from './ledger-limiter.js'
 import { memoryStore } from './memory-store.js'
 import { checkOptions, having, policyName, wholeNumber } from './options.js'
-import { type Reservation, reservationOf } from './reservation.js'
+import type { Reservation } from './reservation.js'
+import type { LimiterStats } from './stats.js'
 import type { AsyncStore, Ledger, SyncStore } from './store.js'
-import { WaitingRoom } from './waiting.js'
 
 /** Options of `createLimiter`. */
 export interface LimiterOptions<S extends SyncStore | AsyncStore | undefined = undefined> {
@@ -102,6 +102,8 @@ export interface Limiter<Async extends boolean = boolean> {
    * waits in `acquire` is booked anew at once. Throws a TypeError for what is no algorithm.
    */
   update(algorithm: Algorithm): Answer<Async, void>
+  /** What it has done since it was made: counts, without keys. */
+  stats(): LimiterStats
   /** Ends every wait, and rejects every `acquire` from now on; the other verbs go on. */
   close(): void
 }
@@ -136,7 +138,7 @@ export function createLimiter<S extends SyncStore | AsyncStore | undefined = und
     maxQueuePerKey: wholeNumber('maxQueuePerKey', maxQueuePerKey),
   }
   const ledger = store.open({ name, algorithm, clock }) as Ledger<S extends AsyncStore ? true : false>
-  return new LedgerLimiter(name, algorithm, ledger, clock, maxWaitUs, bounds)
+  return new LedgerLimiter({ name, terms: algorithm, ledger, clock, maxWaitUs, bounds })
 }
 
 const OPTIONS = ['name', 'store', 'clock', 'maxWait', 'maxQueue', 'maxQueuePerKey']
@@ -147,143 +149,10 @@ export function isLimiter(value: unknown): value is Limiter {
   return typeof limiter?.tryAcquire === 'function' && typeof limiter.name === 'string'
 }
 
-class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
-  readonly name: string
-  readonly #ledger: Ledger<Async>
-  readonly #maxWaitUs: number | undefined
-  readonly #waitingRoom: WaitingRoom<Async>
-  #algorithm: Algorithm
-
-  constructor(
-    name: string,
-    algorithm: Algorithm,
-    ledger: Ledger<Async>,
-    clock: Clock,
-    maxWaitUs: number | undefined,
-    bounds: { readonly maxQueue: number; readonly maxQueuePerKey: number },
-  ) {
-    this.name = name
-    this.#algorithm = algorithm
-    this.#ledger = ledger
-    this.#maxWaitUs = maxWaitUs
-    const bookable = () => this.#algorithm.bookable
-    this.#waitingRoom = new WaitingRoom({ name, clock, ledger, bookable, ...bounds })
-  }
-
-  get policy(): Policy {
-    return this.#algorithm.policy
-  }
-
-  tryAcquire(key: string, options?: AcquireOptions): Answer<Async, Decision> {
-    checkKey(key)
-    return this.#ledger.decide(key, costOf(options), 0, true)
-  }
-
-  reserve(key: string, options?: ReserveOptions): Answer<Async, Reservation<Async>> {
-    checkKey(key)
-    if (!this.#algorithm.bookable) throw notBookable(this.#algorithm)
-    const cost = options === undefined ? 1 : statedCost(options, RESERVE_OPTIONS)
-    return reservationOf(this.#ledger, key, cost, this.#patience(options))
-  }
-
-  async acquire(key: string, options: WaitOptions = {}): Promise<Decision> {
-    checkKey(key)
-    const cost = statedCost(options, WAIT_OPTIONS)
-    const { signal, unref = false } = options
-    if (signal !== undefined) having('throwIfAborted', 'signal', signal, 'an AbortSignal')
-    const ask = { cost, maxWaitUs: this.#patience(options), signal, keepsAlive: !unref }
-    return this.#waitingRoom.acquire(key, ask)
-  }
-
-  close(): void {
-    this.#waitingRoom.close()
-  }
-
-  peek(key: string, options?: AcquireOptions): Answer<Async, Decision> {
-    checkKey(key)
-    return this.#ledger.decide(key, costOf(options), 0, false)
-  }
-
-  release(key: string, permits: number): Answer<Async, number> {
-    checkKey(key)
-    const released = this.#ledger.release(key, wholeNumber('permits', permits))
-    return this.#afterChange<number>(released, () => this.#waitingRoom.bookAnew(key))
-  }
-
-  drain(key: string): Answer<Async, number> {
-    checkKey(key)
-    return this.#ledger.drain(key)
-  }
-
-  reset(key: string): Answer<Async, void> {
-    checkKey(key)
-    return this.#afterChange<void>(this.#ledger.reset(key), () => this.#waitingRoom.bookAnew(key))
-  }
-
-  update(algorithm: Algorithm): Answer<Async, void> {
-    checkAlgorithm(algorithm)
-    return this.#afterChange<void>(this.#ledger.update(algorithm), () => {
-      this.#algorithm = algorithm
-      this.#waitingRoom.bookAnew()
-    })
-  }
-
-  /** Who waits is not to wait for what has changed. */
-  #afterChange<T>(answer: Answer<Async, T>, then: () => void): Answer<Async, T> {
-    return afterwards<Async, T, T>(answer, value => {
-      then()
-      return value
-    })
-  }
-
-  #patience(options: ReserveOptions | undefined): number {
-    if (options?.maxWait !== undefined) return waitToUs('maxWait', options.maxWait)
-    return this.#maxWaitUs ?? (this.#algorithm.policy.maxWaitMs ?? Infinity) * 1000
-  }
-}
-
-function checkKey(key: unknown): void {
-  if (typeof key !== 'string' || key === '') throw invalidKey(key)
-}
-
-function invalidKey(key: unknown): Error {
-  return invalidPrivately(TypeError, 'key', 'a non-empty string', key, 'SLUICE_INVALID_KEY')
-}
-
-function notBookable({ name }: Algorithm): Error {
-  return coded(
-    new TypeError(
-      `reserve: a ${name} cannot promise a permit of the future; use tryAcquire, or acquire to wait`,
-    ),
-    'SLUICE_NOT_BOOKABLE',
-    'reserve',
-  )
-}
-
-function costOf(options: AcquireOptions | undefined): number {
-  return options === undefined ? 1 : statedCost(options)
-}
-
-const ACQUIRE_OPTIONS = ['cost']
-const RESERVE_OPTIONS = ['cost', 'maxWait']
-const WAIT_OPTIONS = ['cost', 'maxWait', 'signal', 'unref']
-
-/** A misspelt option would be a cost of 1, or a wait without end. */
-function statedCost(options: AcquireOptions, known = ACQUIRE_OPTIONS): number {
-  if (typeof options !== 'object' || options === null)
-    throw invalid(TypeError, 'options', 'an object such as { cost: 5 }', options)
-  for (const name in options) if (!known.includes(name)) checkOptions('limiter', options, known)
-  return options.cost === undefined ? 1 : checkCost(options.cost)
-}
-
 /** A clock that is wrong would be a limit that is none. */
 function checkClock(clock: Clock): void {
   having('nowUs', 'clock', clock, 'a clock such as systemClock')
   const nowUs = clock.nowUs()
   if (!Number.isSafeInteger(nowUs) || nowUs < 0)
     throw invalid(RangeError, 'clock', 'a clock whose nowUs() is whole microseconds since the epoch', nowUs)
-}
-
-function checkAlgorithm(algorithm: unknown): void {
-  having('step', 'algorithm', algorithm, "an algorithm such as tokenBucket({ limit: 100, window: '1m' })")
 }

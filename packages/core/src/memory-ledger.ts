@@ -30,6 +30,8 @@ export class MemoryLedger implements Ledger<false> {
   private scratch: Float64Array
   private births = 0
   private noneRestsBeforeUs = 0
+  /** Keys forgotten before they rested. */
+  forgotten = 0
   private sweepsIn = SLOTS_PER_SWEEP
 
   constructor(spec: LedgerSpec, maxKeys: number, forgetsRefused: boolean) {
@@ -44,7 +46,7 @@ export class MemoryLedger implements Ledger<false> {
     this.scratch = new Float64Array(this.lanes + 1)
   }
 
-  get size(): number {
+  get keys(): number {
     return this.slotOf.size
   }
 
@@ -157,9 +159,9 @@ export class MemoryLedger implements Ledger<false> {
    */
   private reclaims(decision: Decision, nowUs: number): boolean {
     if (decision.code !== 'SLUICE_LOG_FULL' || nowUs < this.noneRestsBeforeUs) return false
-    const before = this.size
+    const before = this.keys
     this.noneRestsBeforeUs = this.forgetRested(nowUs, Infinity)
-    return this.size < before
+    return this.keys < before
   }
 
   /** Gives a key a slot, with the lanes in scratch. */
@@ -209,12 +211,19 @@ export class MemoryLedger implements Ledger<false> {
     return least
   }
 
-  private makeRoom({ slot, passesInUs }: Candidate): void {
+  private makeRoom({ slot, load, passesInUs }: Candidate): void {
+    if (load > 0) this.forgotten++
     if (passesInUs > 0)
       warnOnce(
         'SLUICE_FORGOT_REFUSED_KEY',
         `The in-memory store is full (maxKeys ${this.maxKeys}) of keys that are being refused, and has forgotten ` +
           "one of them. Raise maxKeys, or choose onFull: 'refuse'.",
+      )
+    else if (load > 0)
+      warnOnce(
+        'SLUICE_FORGOT_KEY',
+        `The in-memory store is full (maxKeys ${this.maxKeys}) and forgets keys before they have rested, those with ` +
+          'the least of their limit in use first. Raise maxKeys if that many clients are real.',
       )
     this.forget(this.pageOf(slot).keys[slot & PAGE_MASK] as string, slot)
   }

@@ -1,7 +1,9 @@
+import { builtin } from './builtin.js'
 import { invalid } from './errors.js'
 import { MemoryLedger } from './memory-ledger.js'
 import { checkOptions, wholeNumber } from './options.js'
 import type { LedgerSpec, SyncStore } from './store.js'
+import { warnOnce } from './warnings.js'
 
 /** Options of `memoryStore`. */
 export interface MemoryStoreOptions {
@@ -58,12 +60,13 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
   return {
     async: false,
     open(spec: LedgerSpec) {
+      warnInClusterWorker()
       const ledger = new MemoryLedger(spec, maxKeys, onFull === 'forget')
       opened.add(new WeakRef(ledger))
       return ledger
     },
     get size() {
-      return ledgers().reduce((size, ledger) => size + ledger.size, 0)
+      return ledgers().reduce((size, ledger) => size + ledger.keys, 0)
     },
     sweep() {
       for (const ledger of ledgers()) ledger.sweepAll()
@@ -73,3 +76,12 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
 
 /** A Map holds at most 2^24 entries, and not all of them before it has to be rebuilt. */
 const MOST_KEYS = 2 ** 23
+
+function warnInClusterWorker(): void {
+  if (builtin<{ isWorker: boolean }>('node:cluster')?.isWorker)
+    warnOnce(
+      'SLUICE_MEMORY_IN_CLUSTER',
+      'A limiter in a cluster worker keeps its keys in the memory of that worker: together the workers allow as many ' +
+        'times the limit as there are. Share a store, or divide the limit by the number of workers.',
+    )
+}

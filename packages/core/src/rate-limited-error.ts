@@ -1,7 +1,8 @@
 import type { Decision } from './decision.js'
 
 /**
- * What `acquire` throws when the permits are refused: the wait would be longer than `maxWait`, or too many wait already.
+ * What `acquire` and a limited function throw when the permits are refused: they are not there, the wait would be longer
+ * than `maxWait`, or too many wait already.
  *
  * @example
  * try {
@@ -15,11 +16,14 @@ export class RateLimitedError extends Error {
   readonly code = 'SLUICE_RATE_LIMITED'
   /** The name of the limiter that refused. */
   readonly limiter: string
+  /** The key that was refused; it may be personal data, and is not in the message. */
+  readonly key: string
   readonly decision: Decision
 
-  constructor(limiter: string, decision: Decision, reason: string) {
+  constructor(limiter: string, key: string, decision: Decision, reason: string) {
     super(`limiter '${limiter}' refused: ${reason}`)
     this.limiter = limiter
+    this.key = key
     this.decision = decision
   }
 }

@@ -25,29 +25,38 @@ export interface Reservation<Async extends boolean = boolean> extends Decision {
   refund(): Answer<Async, number>
 }
 
-/** Books on a ledger and wraps what was booked. */
+/** Books on a ledger and wraps what was booked; `onReturn` hears of permits that come back. */
 export function reservationOf<Async extends boolean>(
   ledger: Ledger<Async>,
   key: string,
   cost: number,
   maxWaitUs: number,
+  onReturn: (permits: number) => void,
 ): Answer<Async, Reservation<Async>> {
   return afterwards<Async, Booked, Reservation<Async>>(
     ledger.book(key, cost, maxWaitUs),
-    ({ decision, booking }) => new LedgerReservation(decision, ledger, key, booking),
+    ({ decision, booking }) => new LedgerReservation(decision, ledger, key, booking, onReturn),
   )
 }
 
 class LedgerReservation<Async extends boolean> extends Decision implements Reservation<Async> {
   readonly #ledger: Ledger<Async>
   readonly #key: string
+  readonly #onReturn: (permits: number) => void
   #booking: Booking | undefined
 
-  constructor(decision: Decision, ledger: Ledger<Async>, key: string, booking: Booking | undefined) {
+  constructor(
+    decision: Decision,
+    ledger: Ledger<Async>,
+    key: string,
+    booking: Booking | undefined,
+    onReturn: (permits: number) => void,
+  ) {
     super(decision.gauge, decision.waitUs, decision.retryAfterUs, decision.first, decision.second)
     this.#ledger = ledger
     this.#key = key
     this.#booking = booking
+    this.#onReturn = onReturn
   }
 
   cancel(): Answer<Async, number> {
@@ -65,6 +74,7 @@ class LedgerReservation<Async extends boolean> extends Decision implements Reser
     this.#booking = undefined
     return afterwards<Async, number, number>(act(booking), permits => {
       if (permits === 0) this.#booking = booking
+      else this.#onReturn(permits)
       return permits
     })
   }

@@ -29,6 +29,10 @@ export interface LedgerSpec {
 /** The keys of one limiter, and what can be done with one of them. */
 export interface Ledger<Async extends boolean> {
   readonly async: Async
+  /** Keys held now, where they are counted. */
+  readonly keys?: number | undefined
+  /** Keys forgotten before they rested, for want of room, where they are counted. */
+  readonly forgotten?: number | undefined
   /** Runs the algorithm's step; `maxWaitUs` in microseconds may be Infinity, without `commit` nothing is taken. */
   decide(key: string, cost: number, maxWaitUs: number, commit: boolean): Answer<Async, Decision>
   /** Like `decide` with `commit`, and returns what is needed to give the permits back. */

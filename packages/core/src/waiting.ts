@@ -1,7 +1,7 @@
 import type { Booking } from './algorithm.js'
 import { type Answer, afterwards, isPromise } from './answer.js'
 import { type Alarm, type Clock, setAlarm } from './clock.js'
-import { Decision } from './decision.js'
+import type { Decision } from './decision.js'
 import { coded } from './errors.js'
 import { RateLimitedError } from './rate-limited-error.js'
 import type { Booked, Ledger } from './store.js'
@@ -26,6 +26,18 @@ export interface WaitingHost<Async extends boolean> {
   readonly maxQueue: number
   readonly maxQueuePerKey: number
   bookable(): boolean
+  /** Hears that somebody has to wait. */
+  onWait(key: string, cost: number, waitMs: number): void
+  /** Hears that a call to the ledger has failed. */
+  onFailure(error: unknown): void
+  /** Hears when the first comes to wait and when the last has left. */
+  onOccupied?(occupied: boolean): void
+}
+
+/** What others may do to a room. */
+export interface Room {
+  bookAnew(): void
+  close(): void
 }
 
 /** What a waiter asks for. */
@@ -38,7 +50,7 @@ export interface Ask {
 }
 
 /** The lines of a limiter. */
-export class WaitingRoom<Async extends boolean> {
+export class WaitingRoom<Async extends boolean> implements Room {
   readonly host: WaitingHost<Async>
   /** How many wait, or may come to. */
   occupied = 0
@@ -71,6 +83,12 @@ export class WaitingRoom<Async extends boolean> {
 
   forget(key: string): void {
     this.lines.delete(key)
+  }
+
+  occupy(change: number): void {
+    const before = this.occupied
+    this.occupied += change
+    if (before === 0 || this.occupied === 0) this.host.onOccupied?.(this.occupied > 0)
   }
 }
 
@@ -164,6 +182,7 @@ class Line<Async extends boolean> {
       this.tidy()
     }
     const failed = (error: unknown) => {
+      this.host.onFailure(error)
       this.occupy(-1)
       waiter.reject(error)
       this.tidy()
@@ -200,6 +219,7 @@ class Line<Async extends boolean> {
     } else {
       waiter.booking = booking
       waiter.atUs = this.host.clock.nowUs() + decision.waitUs
+      this.host.onWait(this.key, waiter.cost, decision.waitMs)
       this.join(waiter)
     }
   }
@@ -301,7 +321,7 @@ class Line<Async extends boolean> {
     ) {
       this.passOn(first)
       const figures = (yield this.host.ledger.decide(this.key, 0, 0, false)) as Decision
-      first.resolve(waited(figures, nowUs - first.sinceUs))
+      first.resolve(figures.waited(nowUs - first.sinceUs))
     }
   }
 
@@ -319,7 +339,7 @@ class Line<Async extends boolean> {
       first.atUs = nowUs + decision.retryAfterUs
       if (decision.allowed) {
         this.passOn(first)
-        first.resolve(waited(decision, nowUs - first.sinceUs))
+        first.resolve(decision.waited(nowUs - first.sinceUs))
       } else if (first.atUs > first.deadlineUs || first.atUs === Infinity) {
         this.passOn(first)
         first.reject(this.refused(decision, false))
@@ -381,7 +401,7 @@ class Line<Async extends boolean> {
 
   private refused(decision: Decision, isFull: boolean): RateLimitedError {
     const reason = isFull ? 'too many wait already' : 'the wait would be longer than maxWait'
-    return new RateLimitedError(this.host.name, decision, reason)
+    return new RateLimitedError(this.host.name, this.key, decision, reason)
   }
 
   private giveBack(booking: Booking): void {
@@ -392,6 +412,7 @@ class Line<Async extends boolean> {
 
   /** The store has failed in the middle of a move: nobody in this line may wait for ever. */
   private fail(error: unknown): void {
+    this.host.onFailure(error)
     for (const waiter of this.standing()) {
       if (waiter.gone) continue
       this.release(waiter)
@@ -405,7 +426,7 @@ class Line<Async extends boolean> {
 
   private occupy(change: number): void {
     this.occupied += change
-    this.room.occupied += change
+    this.room.occupy(change)
   }
 
   private tidy(): void {
@@ -425,11 +446,6 @@ function drive(steps: Steps, answer?: unknown): Promise<void> | undefined {
     if (isPromise(value)) return Promise.resolve(value).then(answer => drive(steps, answer))
     answer = value
   }
-}
-
-/** A grant after a wait: the figures are those of now. */
-function waited(figures: Decision, waitUs: number): Decision {
-  return new Decision(figures.gauge, waitUs, 0, figures.first, figures.second)
 }
 
 function closedError(name: string): Error {

@@ -2,10 +2,13 @@ import { isPromise, type MaybePromise, proceed } from '../answer.js'
 import { checkCost } from '../cost.js'
 import type { Decision } from '../decision.js'
 import { coded, invalidPrivately, type SluiceError } from '../errors.js'
+import { JointDecision } from '../joint-decision.js'
 import type { Limiter } from '../limiter.js'
 import { RateLimitedError } from '../rate-limited-error.js'
 import { limitField, policyField, reportOf, retryAfterSeconds } from './headers.js'
 import { addressKey } from './identity.js'
+import { AgeWatch, ChoiceWatch } from './made-per-request.js'
+import { meetsAgain } from './meetings.js'
 import {
   checkLimiter,
   type Exchange,
@@ -77,12 +80,16 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
   const rules = rulesOf(options)
   const policyTexts = new PolicyTexts()
   const held = new Set<AbortController>()
+  const age = new AgeWatch()
+  const choices = new ChoiceWatch()
 
   // Each step goes on by a call while answers are at hand, and makes a promise only for one that is not.
-  const guard = (request: X[0], response: Closing): MaybePromise<Verdict> =>
-    typeof rules.limiter === 'function'
+  const guard = (request: X[0], response: Closing): MaybePromise<Verdict> => {
+    age.see()
+    return typeof rules.limiter === 'function'
       ? proceed(rules.limiter(request), limiter => withLimiter(request, response, checkChoice(limiter)))
       : withLimiter(request, response, rules.limiter)
+  }
   const close = () => {
     for (const wait of held) wait.abort(coded(new Error('the server is closing'), 'SLUICE_CLOSED', 'maxWait'))
   }
@@ -90,6 +97,7 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
 
   function withLimiter(request: X[0], response: Closing, limiter: Limiter | null): MaybePromise<Verdict> {
     if (limiter === null) return SKIPPED
+    if (typeof rules.limiter === 'function') choices.see(limiter)
     if (rules.key === undefined) return withKey(request, response, limiter, clientKey(request, host))
     const key = rules.key(request)
     return isPromise(key)
@@ -119,6 +127,7 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     cost: number,
   ): MaybePromise<Verdict> {
     if (host.gone(request)) return ABANDONED
+    if (meetsAgain(request, limiter, key)) return SKIPPED
     const maxWaitMs = rules.maxWaitMs ?? limiter.policy.maxWaitMs ?? 0
     if (maxWaitMs > 0) return hold(response, limiter, key, cost, Math.min(maxWaitMs, LONGEST_HOLD_MS))
     const decision = limiter.tryAcquire(key, cost === 1 ? undefined : { cost })
@@ -155,10 +164,13 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
   }
 
   function verdictOf(limiter: Limiter, decision: Decision): Verdict {
-    const reports = [reportOf(limiter.name, limiter.policy, decision)]
+    const reports =
+      decision instanceof JointDecision
+        ? decision.parts.map(part => reportOf(part.limiter, part.policy, part.decision))
+        : [reportOf(limiter.name, limiter.policy, decision)]
     const fields: Field[] = []
     if (rules.headers) {
-      const policy = policyTexts.of(limiter)
+      const policy = reports.length === 1 ? policyTexts.of(limiter) : policyField(reports)
       const limit = limitField(reports)
       if (policy !== undefined) fields.push({ name: 'RateLimit-Policy', value: policy, joins: true })
       if (limit !== undefined) fields.push({ name: 'RateLimit', value: limit, joins: true })
@@ -170,7 +182,10 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
       fields.push({ name: 'Retry-After', value: String(retryAfter), joins: false })
     fields.push({ name: 'Cache-Control', value: 'no-store', joins: false })
     const status = 429
-    const problem = quotaExceeded(status, [limiter.name])
+    const problem = quotaExceeded(
+      status,
+      reports.filter(({ violated }) => violated).map(({ name }) => name),
+    )
     return { outcome: 'refused', decision, fields, refusal: { decision, status, retryAfter, problem } }
   }
 }

@@ -1,0 +1,165 @@
+import { isPromise, type MaybePromise, proceed } from './answer.js'
+import type { Decision } from './decision.js'
+import { type Duration, waitToUs } from './duration.js'
+import { invalid } from './errors.js'
+import { isLimiter, type Limiter } from './limiter.js'
+import { callable, checkOptions } from './options.js'
+import { RateLimitedError } from './rate-limited-error.js'
+
+// biome-ignore lint/suspicious/noExplicitAny: a callback that states no types is to take those of any function.
+type Anything = any
+
+/** Options of `limited`. `Args` are the arguments of the function that its callbacks look at. */
+export interface LimitedOptions<Args extends readonly unknown[] = Anything[]> {
+  /** Who is limited: a text, or a function of the arguments; default `'default'`, one key for all calls. */
+  readonly key?: string | ((...args: Args) => string) | undefined
+  /** Permits a call costs: a whole number, or a function of the arguments; default 1. */
+  readonly cost?: number | ((...args: Args) => number) | undefined
+  /**
+   * The longest a call waits for its permits. Whenever it is stated, also as 0, the limited function returns a promise;
+   * by default a call does not wait.
+   */
+  readonly maxWait?: Duration | undefined
+  /** Ends a wait when it is aborted, as `acquire` does; without `maxWait` a call waits as long as `acquire` would. */
+  readonly signal?: AbortSignal | ((...args: Args) => AbortSignal | undefined) | undefined
+  /**
+   * Called with what the function has returned (awaited) or thrown: true drains the limiter for the key, such as when an
+   * upstream answers 429. `failed` tells the two apart.
+   */
+  readonly drainOn?: ((outcome: Anything, failed: boolean) => boolean) | undefined
+}
+
+/** A limiter to be applied: call it with a function, or put it before a method. */
+export type Limiting<Args extends readonly unknown[], Waits extends boolean> = <
+  This,
+  Own extends readonly [...Args, ...Anything[]],
+  Result,
+>(
+  action: (this: This, ...args: Own) => Result,
+  context?: ClassMethodDecoratorContext<This>,
+) => (this: This, ...args: Own) => LimitedResult<Waits, Result>
+
+/** What a limited function returns: what it did before, as a promise if it may have to wait. */
+export type LimitedResult<Waits extends boolean, Result> = Waits extends true
+  ? Promise<Awaited<Result>>
+  : Result
+
+/** A limited function waits on an asynchronous store, and when it has been told how long. */
+export type Waits<Async extends boolean, Options> = Async extends true
+  ? true
+  : Options extends { readonly maxWait: Duration }
+    ? true
+    : Options extends { readonly signal: object }
+      ? true
+      : false
+
+/**
+ * Limits a function: permits are taken before each call, and a refusal throws a RateLimitedError before the function runs.
+ * Apply it to a function, sync or async, or as a standard method decorator.
+ *
+ * Without `maxWait` and `signal` a call does not wait, and on a synchronous limiter the function stays as synchronous as
+ * it was; an async function rejects instead of throwing. Throws a TypeError or RangeError for a bad option at once, and
+ * for a key or cost that is none when the function is called; nothing is charged then.
+ *
+ * @example
+ * const send = limited(perUser, { key: (to: string) => to })(sendMail)
+ *
+ * class Mailer {
+ *   @limited(perUser, { key: (to: string) => to, maxWait: '10s' })
+ *   async send(to: string, text: string) {}
+ * }
+ */
+export function limited<
+  Async extends boolean,
+  Args extends readonly unknown[],
+  Options extends LimitedOptions<Args> = LimitedOptions<Args>,
+>(limiter: Limiter<Async>, options?: Options & LimitedOptions<Args>): Limiting<Args, Waits<Async, Options>> {
+  if (!isLimiter(limiter))
+    throw invalid(TypeError, 'limiter', 'a limiter of createLimiter', limiter, 'SLUICE_INVALID_LIMITER')
+  const rules = rulesOf((options ?? {}) as LimitedOptions)
+  const limit = (action: Action) => limitedFunction(limiter as Limiter, rules, action)
+  return limit as unknown as Limiting<Args, Waits<Async, Options>>
+}
+
+type Action = (this: unknown, ...args: unknown[]) => unknown
+
+interface Rules {
+  readonly key: (...args: unknown[]) => string
+  readonly cost: (...args: unknown[]) => number
+  readonly signal: (...args: unknown[]) => AbortSignal | undefined
+  readonly maxWait: Duration | undefined
+  readonly waits: boolean
+  readonly drainOn: LimitedOptions['drainOn']
+}
+
+function rulesOf(options: LimitedOptions): Rules {
+  checkOptions('limited', options, ['key', 'cost', 'maxWait', 'signal', 'drainOn'])
+  const { key = 'default', cost = 1, maxWait, signal, drainOn } = options
+  if (typeof key !== 'string' && typeof key !== 'function')
+    throw invalid(TypeError, 'key', 'a text or a function', key)
+  if (typeof cost !== 'number' && typeof cost !== 'function')
+    throw invalid(TypeError, 'cost', 'a whole number or a function', cost)
+  if (maxWait !== undefined) waitToUs('maxWait', maxWait)
+  if (drainOn !== undefined) callable('drainOn', drainOn)
+  return {
+    key: typeof key === 'string' ? () => key : key,
+    cost: typeof cost === 'number' ? () => cost : cost,
+    signal: typeof signal === 'function' ? signal : () => signal,
+    maxWait,
+    waits: maxWait !== undefined || signal !== undefined,
+    drainOn,
+  }
+}
+
+function limitedFunction(limiter: Limiter, rules: Rules, action: Action): Action {
+  callable('limited', action)
+  const rejects = rules.waits || action instanceof AsyncFunction
+  const limitedAction: Action = function (...args) {
+    const run = () => {
+      const key = rules.key.apply(this, args)
+      return proceed(admit(limiter, rules, key, rules.cost.apply(this, args), args, this), () =>
+        watched(limiter, rules, key, () => action.apply(this, args)),
+      )
+    }
+    return rejects ? (async () => run())() : run()
+  }
+  return Object.defineProperty(limitedAction, 'name', { value: action.name, configurable: true })
+}
+
+/** Takes the permits, or throws. */
+function admit(
+  limiter: Limiter,
+  { waits, maxWait, signal }: Rules,
+  key: string,
+  cost: number,
+  args: unknown[],
+  self: unknown,
+): MaybePromise<Decision> {
+  if (waits) return limiter.acquire(key, { cost, maxWait, signal: signal.apply(self, args as []) })
+  return proceed<Decision, Decision>(limiter.tryAcquire(key, { cost }), decision => {
+    if (!decision.allowed)
+      throw new RateLimitedError(limiter.name, key, decision, 'the permits are not there')
+    return decision
+  })
+}
+
+/** Runs the function, and drains the limiter when its outcome says so. */
+function watched(limiter: Limiter, { drainOn }: Rules, key: string, run: () => unknown): unknown {
+  if (drainOn === undefined) return run()
+  const ended = (outcome: unknown, failed: boolean, then: () => unknown) =>
+    drainOn(outcome, failed) ? proceed(limiter.drain(key) as MaybePromise<number>, then) : then()
+  const returned = (result: unknown) => ended(result, false, () => result)
+  const failed = (error: unknown) =>
+    ended(error, true, () => {
+      throw error
+    })
+  let result: unknown
+  try {
+    result = run()
+  } catch (error) {
+    return failed(error)
+  }
+  return isPromise(result) ? result.then(returned, failed) : returned(result)
+}
+
+const AsyncFunction = (async () => {}).constructor as new () => unknown

@@ -1,0 +1,183 @@
+import type { Booking } from './algorithm.js'
+import { type Answer, isPromise, type MaybePromise, proceed } from './answer.js'
+import type { Decision } from './decision.js'
+import { coded } from './errors.js'
+import { type DecisionPart, JointDecision } from './joint-decision.js'
+import type { LedgerLimiter } from './ledger-limiter.js'
+import type { Booked, Ledger } from './store.js'
+
+/*
+ * Several ledgers as one, all or none: every limiter decides first and takes nothing; only when all of them agree is
+ * something taken from each. Where a store answers later, somebody else may come in between: then what was taken
+ * already is given back.
+ */
+
+/** So many permits of a key of one limiter. */
+export interface JointAsk {
+  readonly limiter: LedgerLimiter<boolean>
+  readonly key: string
+  readonly cost: number
+}
+
+/** Asks of the same limiter and key as one. */
+export function addUp(asks: readonly JointAsk[]): readonly JointAsk[] {
+  const sums: JointAsk[] = []
+  for (const { limiter, key, cost } of asks) {
+    const same = sums.findIndex(sum => sum.limiter === limiter && sum.key === key)
+    if (same === -1) sums.push({ limiter, key, cost })
+    else sums[same] = { limiter, key, cost: cost + (sums[same] as JointAsk).cost }
+  }
+  return sums
+}
+
+/** Decides all asks at once; with `commit` all of them are charged, or none. */
+export function decideJointly(asks: readonly JointAsk[], commit: boolean): MaybePromise<JointBooked> {
+  const looked = every(asks, ({ limiter, key, cost }) => limiter.ledger.decide(key, cost, 0, false))
+  return proceed(looked, decisions => {
+    const decision = jointDecision(asks, decisions)
+    return commit && decision.allowed ? charge(asks) : { decision }
+  })
+}
+
+/** Counts a joint decision where it was made: a grant by all, a refusal by those who refused. */
+export function noteJointly(asks: readonly JointAsk[], decision: JointDecision): JointDecision {
+  for (const [index, { limiter, key, cost }] of asks.entries()) {
+    const part = (decision.parts[index] as DecisionPart).decision
+    if (decision.allowed || !part.allowed) limiter.noted(key, cost, part)
+  }
+  return decision
+}
+
+export interface JointBooked extends Booked {
+  readonly decision: JointDecision
+  readonly booking?: JointBooking | undefined
+}
+
+interface JointBooking extends Booking {
+  readonly bookings: readonly { readonly ask: JointAsk; readonly booking: Booking }[]
+}
+
+function charge(asks: readonly JointAsk[]): MaybePromise<JointBooked> {
+  const asked = every(asks, ({ limiter, key, cost }) => settled(limiter.ledger.book(key, cost, 0)))
+  return proceed(asked, outcomes => {
+    const bookings = outcomes.flatMap(({ value }, index) =>
+      value?.booking === undefined ? [] : [{ ask: asks[index] as JointAsk, booking: value.booking }],
+    )
+    const failure = outcomes.find(({ value }) => value === undefined)
+    const decisions = outcomes.flatMap(({ value }) => (value === undefined ? [] : [value.decision]))
+    if (failure === undefined && decisions.every(({ allowed }) => allowed)) {
+      const [first] = bookings
+      return { decision: jointDecision(asks, decisions), booking: first && { ...first.booking, bookings } }
+    }
+    // Somebody else was faster, a store has no room for all, or one has failed.
+    const given = every(bookings, ({ ask, booking }) => settled(ask.limiter.ledger.refund(ask.key, booking)))
+    return proceed(given, () => {
+      if (failure !== undefined) throw failure.error
+      return { decision: jointDecision(asks, decisions) }
+    })
+  })
+}
+
+function jointDecision(asks: readonly JointAsk[], decisions: readonly Decision[]): JointDecision {
+  return new JointDecision(
+    asks.map(({ limiter: { name, policy }, key, cost }, index) => {
+      return { limiter: name, policy, key, cost, decision: decisions[index] as Decision }
+    }),
+  )
+}
+
+/** A ledger whose key stands for one ask of each of several limiters. */
+export class JointLedger<Async extends boolean> implements Ledger<Async> {
+  readonly async: Async
+  private readonly asksOf: (key: string, cost: number) => readonly JointAsk[]
+
+  constructor(async: Async, asksOf: (key: string, cost: number) => readonly JointAsk[]) {
+    this.async = async
+    this.asksOf = asksOf
+  }
+
+  decide(key: string, cost: number, _maxWaitUs: number, commit: boolean): Answer<Async, Decision> {
+    const asks = this.asksOf(key, cost)
+    const decided = decideJointly(asks, commit)
+    return this.answer(proceed(decided, ({ decision }) => (commit ? noteJointly(asks, decision) : decision)))
+  }
+
+  book(key: string, cost: number): Answer<Async, Booked> {
+    const asks = this.asksOf(key, cost)
+    const decided = decideJointly(asks, true)
+    return this.answer(
+      proceed(decided, booked => {
+        // A refusal is not the end here: who waits asks again.
+        if (booked.decision.allowed) noteJointly(asks, booked.decision)
+        return booked
+      }),
+    )
+  }
+
+  cancel(_key: string, booking: Booking): Answer<Async, number> {
+    return this.giveBack(booking as JointBooking, 'cancel')
+  }
+
+  refund(_key: string, booking: Booking): Answer<Async, number> {
+    return this.giveBack(booking as JointBooking, 'refund')
+  }
+
+  release(key: string, permits: number): Answer<Async, number> {
+    return this.least(key, ask => ask.limiter.release(ask.key, permits))
+  }
+
+  drain(key: string): Answer<Async, number> {
+    return this.least(key, ask => ask.limiter.drain(ask.key))
+  }
+
+  reset(key: string): Answer<Async, void> {
+    return this.answer(
+      proceed(
+        every(this.asksOf(key, 1), ask => ask.limiter.reset(ask.key)),
+        () => {},
+      ),
+    )
+  }
+
+  update(): Answer<Async, void> {
+    throw coded(
+      new TypeError(
+        'update: a combination has no options of its own; update the limiters that it is made of',
+      ),
+      'SLUICE_INVALID_LIMITER',
+      'update',
+    )
+  }
+
+  private giveBack({ bookings }: JointBooking, verb: 'cancel' | 'refund'): Answer<Async, number> {
+    const given = every(bookings, ({ ask, booking }) => ask.limiter.ledger[verb](ask.key, booking))
+    return this.answer(proceed(given, given => Math.min(...given)))
+  }
+
+  private least(key: string, act: (ask: JointAsk) => MaybePromise<number>): Answer<Async, number> {
+    return this.answer(proceed(every(this.asksOf(key, 1), act), permits => Math.min(...permits)))
+  }
+
+  private answer<T>(value: MaybePromise<T>): Answer<Async, T> {
+    return (this.async ? Promise.resolve(value) : value) as Answer<Async, T>
+  }
+}
+
+/** Asks everybody, and waits only if somebody answers later. */
+function every<T, U>(items: readonly T[], ask: (item: T) => MaybePromise<U>): MaybePromise<U[]> {
+  const answers = items.map(ask)
+  return answers.some(isPromise) ? Promise.all(answers) : (answers as U[])
+}
+
+interface Outcome<T> {
+  readonly value?: T
+  readonly error?: unknown
+}
+
+function settled<T>(answer: MaybePromise<T>): MaybePromise<Outcome<T>> {
+  if (!isPromise(answer)) return { value: answer }
+  return (answer as PromiseLike<T>).then(
+    value => ({ value }),
+    error => ({ error: error ?? new Error('a store has failed') }),
+  )
+}

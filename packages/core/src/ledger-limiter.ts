@@ -1,0 +1,281 @@
+import type { Algorithm, Policy } from './algorithm.js'
+import { type Answer, isPromise, type MaybePromise, proceed } from './answer.js'
+import type { Clock } from './clock.js'
+import { checkCost } from './cost.js'
+import type { Decision } from './decision.js'
+import { waitToUs } from './duration.js'
+import { coded, invalid, invalidPrivately } from './errors.js'
+import { channelOf } from './events.js'
+import type { AcquireOptions, Limiter, ReserveOptions, WaitOptions } from './limiter.js'
+import { checkOptions, having, wholeNumber } from './options.js'
+import { RateLimitedError } from './rate-limited-error.js'
+import { type Reservation, reservationOf } from './reservation.js'
+import type { LimiterStats } from './stats.js'
+import type { Ledger } from './store.js'
+import { type Room, WaitingRoom } from './waiting.js'
+
+/** What a limiter says of itself; an algorithm says it. */
+export interface Terms {
+  readonly name: string
+  readonly policy: Policy
+  readonly bookable: boolean
+}
+
+/** What a limiter is made of. */
+export interface LimiterParts<Async extends boolean> {
+  readonly name: string
+  readonly terms: Terms
+  readonly ledger: Ledger<Async>
+  readonly clock: Clock
+  /** The patience of who states none; undefined for what the terms say. */
+  readonly maxWaitUs: number | undefined
+  readonly bounds: { readonly maxQueue: number; readonly maxQueuePerKey: number }
+}
+
+/** A limiter over a ledger: checks what it is asked, keeps the waiting, counts and tells. */
+export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
+  readonly name: string
+  readonly ledger: Ledger<Async>
+  readonly clock: Clock
+  readonly bounds: LimiterParts<Async>['bounds']
+  terms: Terms
+  private readonly isAsync: boolean
+  private readonly maxWaitUs: number | undefined
+  protected readonly waitingRoom: WaitingRoom<Async>
+  /** Rooms in which somebody waits for this limiter among others. */
+  private readonly sharedRooms = new Set<Room>()
+  private granted = 0
+  private refused = 0
+  private waited = 0
+  private storeErrors = 0
+
+  constructor({ name, terms, ledger, clock, maxWaitUs, bounds }: LimiterParts<Async>) {
+    this.name = name
+    this.terms = terms
+    this.ledger = ledger
+    this.clock = clock
+    this.bounds = bounds
+    this.isAsync = ledger.async
+    this.maxWaitUs = maxWaitUs
+    const bookable = () => this.terms.bookable
+    this.waitingRoom = new WaitingRoom({ name, clock, ledger, bookable, ...bounds, ...this.roomHooks() })
+  }
+
+  get policy(): Policy {
+    return this.terms.policy
+  }
+
+  tryAcquire(key: string, options?: AcquireOptions): Answer<Async, Decision> {
+    checkKey(key)
+    const cost = costOf(options)
+    const answer = this.ledger.decide(key, cost, 0, true)
+    return this.isAsync
+      ? this.notedLater(key, cost, answer)
+      : (this.noted(key, cost, answer as Decision) as Answer<Async, Decision>)
+  }
+
+  reserve(key: string, options?: ReserveOptions): Answer<Async, Reservation<Async>> {
+    checkKey(key)
+    if (!this.terms.bookable) throw notBookable(this.terms)
+    const cost = options === undefined ? 1 : statedCost(options, RESERVE_OPTIONS)
+    const reservation = reservationOf(this.ledger, key, cost, this.patience(options), permits =>
+      this.returned(key, permits),
+    )
+    return this.isAsync
+      ? this.notedLater(key, cost, reservation)
+      : (this.noted(key, cost, reservation as Reservation<Async>) as Answer<Async, Reservation<Async>>)
+  }
+
+  async acquire(key: string, options: WaitOptions = {}): Promise<Decision> {
+    checkKey(key)
+    const cost = statedCost(options, WAIT_OPTIONS)
+    const { signal, unref = false } = options
+    if (signal !== undefined) having('throwIfAborted', 'signal', signal, 'an AbortSignal')
+    const ask = { cost, maxWaitUs: this.patience(options), signal, keepsAlive: !unref }
+    try {
+      const decision = await this.waitingRoom.acquire(key, ask)
+      if (decision.waitUs > 0) this.waited++
+      return this.noted(key, cost, decision)
+    } catch (error) {
+      if (error instanceof RateLimitedError) this.noted(key, cost, error.decision)
+      throw error
+    }
+  }
+
+  peek(key: string, options?: AcquireOptions): Answer<Async, Decision> {
+    checkKey(key)
+    return this.answered(this.ledger.decide(key, costOf(options), 0, false))
+  }
+
+  release(key: string, permits: number): Answer<Async, number> {
+    checkKey(key)
+    return this.answered(this.ledger.release(key, wholeNumber('permits', permits)), given => {
+      this.returned(key, given)
+      this.bookAnew(key)
+    })
+  }
+
+  drain(key: string): Answer<Async, number> {
+    checkKey(key)
+    return this.answered(this.ledger.drain(key), permits => {
+      if (DRAIN.hasSubscribers) DRAIN.publish({ limiter: this.name, key, permits })
+    })
+  }
+
+  reset(key: string): Answer<Async, void> {
+    checkKey(key)
+    return this.answered(this.ledger.reset(key), () => {
+      if (RESET.hasSubscribers) RESET.publish({ limiter: this.name, key })
+      this.bookAnew(key)
+    })
+  }
+
+  update(algorithm: Algorithm): Answer<Async, void> {
+    checkAlgorithm(algorithm)
+    return this.answered(this.ledger.update(algorithm), () => {
+      this.terms = algorithm
+      const { name, policy } = algorithm
+      if (UPDATE.hasSubscribers) UPDATE.publish({ limiter: this.name, algorithm: name, policy })
+      this.bookAnew()
+    })
+  }
+
+  stats(): LimiterStats {
+    const { name, granted, refused, waited, storeErrors } = this
+    const { keys, forgotten } = this.ledger
+    return {
+      name,
+      granted,
+      refused,
+      waited,
+      waiting: this.waitingRoom.occupied,
+      keys,
+      forgotten,
+      storeErrors,
+    }
+  }
+
+  close(): void {
+    this.waitingRoom.close()
+    for (const room of this.sharedRooms) room.close()
+  }
+
+  /** Counts a decision and tells of it. */
+  noted<D extends Decision>(key: string, cost: number, decision: D): D {
+    if (decision.allowed) this.granted++
+    else this.refused++
+    if (DECISION.hasSubscribers) DECISION.publish({ limiter: this.name, key, cost, decision })
+    return decision
+  }
+
+  /** Counts a call to the store that has failed and tells of it. */
+  failed(error: unknown): void {
+    this.storeErrors++
+    if (STORE_ERROR.hasSubscribers) STORE_ERROR.publish({ limiter: this.name, error })
+  }
+
+  private roomHooks() {
+    return {
+      onWait: (key: string, cost: number, waitMs: number) => {
+        if (WAIT.hasSubscribers) WAIT.publish({ limiter: this.name, key, cost, waitMs })
+      },
+      onFailure: (error: unknown) => this.failed(error),
+      onOccupied: (isOccupied: boolean) => this.occupied(isOccupied),
+    }
+  }
+
+  /** Somebody has come to wait here, or the last has left. */
+  protected occupied(_isOccupied: boolean): void {}
+
+  /** Somebody waits, elsewhere, for this limiter too; or no longer. */
+  share(room: Room, waits: boolean): void {
+    if (waits) this.sharedRooms.add(room)
+    else this.sharedRooms.delete(room)
+  }
+
+  /** Who waits is not to wait for what has changed. */
+  private bookAnew(key?: string): void {
+    this.waitingRoom.bookAnew(key)
+    for (const room of this.sharedRooms) room.bookAnew()
+  }
+
+  private returned(key: string, permits: number): void {
+    if (permits > 0 && RELEASE.hasSubscribers) RELEASE.publish({ limiter: this.name, key, permits })
+  }
+
+  private notedLater<D extends Decision>(
+    key: string,
+    cost: number,
+    answer: Answer<Async, D>,
+  ): Answer<Async, D> {
+    return this.answered(answer, decision => {
+      this.noted(key, cost, decision)
+    })
+  }
+
+  /** The answer of the store, once what follows from it is done; a failure is counted and goes on. */
+  private answered<T>(answer: Answer<Async, T>, then: (value: T) => void = () => {}): Answer<Async, T> {
+    const goOn = (value: T) => {
+      then(value)
+      return value
+    }
+    const counted = isPromise(answer) ? answer.then(undefined, error => this.rethrow(error)) : answer
+    return proceed<T, T>(counted as MaybePromise<T>, goOn) as Answer<Async, T>
+  }
+
+  private rethrow(error: unknown): never {
+    this.failed(error)
+    throw error
+  }
+
+  private patience(options: ReserveOptions | undefined): number {
+    if (options?.maxWait !== undefined) return waitToUs('maxWait', options.maxWait)
+    return this.maxWaitUs ?? (this.terms.policy.maxWaitMs ?? Infinity) * 1000
+  }
+}
+
+const DECISION = channelOf('sluice:decision')
+const WAIT = channelOf('sluice:wait')
+const RELEASE = channelOf('sluice:release')
+const DRAIN = channelOf('sluice:drain')
+const RESET = channelOf('sluice:reset')
+const UPDATE = channelOf('sluice:update')
+const STORE_ERROR = channelOf('sluice:store-error')
+
+export function checkKey(key: unknown): void {
+  if (typeof key !== 'string' || key === '') throw invalidKey(key)
+}
+
+function invalidKey(key: unknown): Error {
+  return invalidPrivately(TypeError, 'key', 'a non-empty string', key, 'SLUICE_INVALID_KEY')
+}
+
+function notBookable({ name }: Terms): Error {
+  return coded(
+    new TypeError(
+      `reserve: a ${name} cannot promise a permit of the future; use tryAcquire, or acquire to wait`,
+    ),
+    'SLUICE_NOT_BOOKABLE',
+    'reserve',
+  )
+}
+
+function costOf(options: AcquireOptions | undefined): number {
+  return options === undefined ? 1 : statedCost(options)
+}
+
+const ACQUIRE_OPTIONS = ['cost']
+const RESERVE_OPTIONS = ['cost', 'maxWait']
+const WAIT_OPTIONS = ['cost', 'maxWait', 'signal', 'unref']
+
+/** A misspelt option would be a cost of 1, or a wait without end. */
+function statedCost(options: AcquireOptions, known = ACQUIRE_OPTIONS): number {
+  if (typeof options !== 'object' || options === null)
+    throw invalid(TypeError, 'options', 'an object such as { cost: 5 }', options)
+  for (const name in options) if (!known.includes(name)) checkOptions('limiter', options, known)
+  return options.cost === undefined ? 1 : checkCost(options.cost)
+}
+
+export function checkAlgorithm(algorithm: unknown): void {
+  having('step', 'algorithm', algorithm, "an algorithm such as tokenBucket({ limit: 100, window: '1m' })")
+}
