@@ -1,6 +1,7 @@
 import { Agent, get, type IncomingMessage } from 'node:http'
 import { inspect } from 'node:util'
 import {
+  combine,
   createLimiter,
   type Decision,
   type Duration,
@@ -784,6 +785,69 @@ describe.each(servers)('on $name', ({ start }) => {
         app: [limit(1, '1m', { key: () => null })],
       })
       expect(fields(await request(server.url).get('').expect(200)).limit).toBe('"edge";r=1;t=1')
+    })
+  })
+
+  describe('a combination of limiters', () => {
+    const both = (...rates: [limit: number, window: Duration, name: string][]) =>
+      rates.map(([limit, window, name]) => createLimiter(tokenBucket({ limit, window }), { name, clock }))
+
+    // unkeyed/unkey#1995
+    it('charges none of them when one refuses, and lists them all', async () => {
+      const [first, second] = both([100, '1m', 'p1'], [2, '1m', 'p2']) as [Limiter<false>, Limiter<false>]
+      const server = await serve({ app: [{ limiter: combine(first, second), key: () => 'ann' }] })
+      const statuses: number[] = []
+      for (let round = 0; round < 5; round++) statuses.push((await request(server.url).get('')).status)
+      expect(statuses).toEqual([200, 200, 429, 429, 429])
+      expect(first.peek('ann').remaining).toBe(98)
+      const refused = await request(server.url).get('').expect(429)
+      expect(fields(refused)).toEqual({
+        policy: '"p1";q=100;w=60, "p2";q=2;w=60',
+        limit: '"p1";r=98;t=59, "p2";r=0;t=30',
+        retryAfter: '30',
+      })
+      expect(refused.body['violated-policies']).toEqual(['p2'])
+    })
+
+    // laravel/framework#51967
+    it('counts each request once in each of them, though they share a key', async () => {
+      const limiters = both([5, '1m', 'minute'], [50, '1d', 'day'])
+      const server = await serve({ app: [{ limiter: combine(...limiters) }] })
+      for (let round = 0; round < 5; round++) await request(server.url).get('').expect(200)
+      const refused = await request(server.url).get('').expect(429)
+      expect(fields(refused).limit).toBe('"minute";r=0;t=12, "day";r=45;t=77760')
+    })
+  })
+
+  describe('a limiter that a request meets twice', () => {
+    // express-rate-limit/express-rate-limit#395
+    it('counts once, and adds its fields once', async () => {
+      const { limiter } = watched(4)
+      const server = await serve({ app: [{ limiter }], route: [{ limiter }] })
+      const left: number[] = []
+      for (let round = 0; round < 4; round++)
+        left.push(remaining(await request(server.url).get('').expect(200)))
+      expect(left).toEqual([3, 2, 1, 0])
+      await request(server.url).get('').expect(429)
+    })
+
+    it('counts twice for two keys', async () => {
+      const { limiter, left } = watched(4)
+      const server = await serve({
+        app: [{ limiter, key: () => 'ann' }],
+        route: [{ limiter, key: () => 'ann of acme' }],
+      })
+      await request(server.url).get('').expect(200)
+      expect([left('ann'), left('ann of acme')]).toEqual([3, 3])
+    })
+
+    it('is not remembered by the next request of the same connection', async () => {
+      const { limiter, left } = watched(4)
+      const server = await serve({ app: [{ limiter, key: () => 'ann' }] })
+      const agent = request.agent(server.url)
+      await agent.get('').expect(200)
+      await agent.get('').expect(200)
+      expect(left('ann')).toBe(2)
     })
   })
 
