@@ -129,8 +129,8 @@ describe.each([
       const failure = Object.assign(new Error('no'), { status: 503, headers: { 'X-Reason': 'upkeep' } })
       const { server } = appOf(rateLimit(perMinute(100)), rateLimit(perMinute(10)), throwing(failure))
       for (const [outer, inner] of [
-        ['"default";r=99;t=60', '"default";r=9;t=54'],
-        ['"default";r=98;t=59', '"default";r=8;t=48'],
+        ['"default";r=99;t=60', '"default-2";r=9;t=54'],
+        ['"default";r=98;t=59', '"default-2";r=8;t=48'],
       ])
         await request(server)
           .get('/')

@@ -327,7 +327,7 @@ describe('acquire', () => {
     store.failWith(new Error('store is down'))
     abort.abort('gone')
     await settled()
-    expect(log.entries).toEqual(['a failed: gone', 'b failed: Error'])
+    expect(log.entries).toEqual(['a failed: gone', 'b failed: SLUICE_STORE_ERROR'])
   })
 })
 

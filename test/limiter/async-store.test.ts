@@ -166,13 +166,18 @@ describe('on an asynchronous store', () => {
       limiter.reset('k'),
       limiter.update(tokenBucket({ limit: 1, window: '1s' })),
     ]
-    for (const failure of failures) await expect(failure).rejects.toThrow('the store is down')
+    for (const failure of failures)
+      await expect(failure).rejects.toMatchObject({
+        code: 'SLUICE_STORE_ERROR',
+        cause: new Error('the store is down'),
+      })
   })
 
   test('an update that failed is not advertised', async () => {
     const { store, limiter } = setUp()
     store.down = true
-    await expect(limiter.update(tokenBucket({ limit: 1, window: '1s' }))).rejects.toThrow('the store is down')
+    const update = limiter.update(tokenBucket({ limit: 1, window: '1s' }))
+    await expect(update).rejects.toMatchObject({ code: 'SLUICE_STORE_ERROR' })
     expect(limiter.policy.limit).toBe(4)
   })
 

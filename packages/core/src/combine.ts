@@ -3,9 +3,10 @@ import { checkCost } from './cost.js'
 import { invalid } from './errors.js'
 import type { JointDecision } from './joint-decision.js'
 import { addUp, decideJointly, type JointAsk, noteJointly } from './joint-ledger.js'
-import { JointLimiter, membersOf } from './joint-limiter.js'
+import { JointLimiter, JointLine, membersOf } from './joint-limiter.js'
 import { checkKey, type LedgerLimiter } from './ledger-limiter.js'
 import type { Limiter, WaitOptions } from './limiter.js'
+import { checkOptions } from './options.js'
 
 /** An ask of one of several limiters. */
 export interface LimiterAsk<Async extends boolean = boolean> {
@@ -52,8 +53,9 @@ export async function acquireAll(
   asks: readonly LimiterAsk[],
   options: Omit<WaitOptions, 'cost'> = {},
 ): Promise<JointDecision> {
+  checkOptions('acquireAll', options, ['maxWait', 'signal', 'unref'])
   const joint = checkAsks(asks)
-  return (await lineOf(joint).acquire('all', options)) as JointDecision
+  return (await lineOf(joint).acquire(keyOf(joint), options)) as JointDecision
 }
 
 /**
@@ -81,7 +83,9 @@ export function combine<Async extends boolean>(...limiters: readonly Limiter<Asy
 function checkAsks(asks: readonly LimiterAsk[]): readonly JointAsk[] {
   if (!Array.isArray(asks) || asks.length === 0)
     throw invalid(TypeError, 'asks', 'a list such as [{ limiter, key }]', asks)
-  const stated = asks.flatMap(({ limiter, key, cost = 1 }: LimiterAsk) => {
+  const stated = asks.flatMap((ask: LimiterAsk) => {
+    checkOptions('asks', ask, ['limiter', 'key', 'cost'])
+    const { limiter, key, cost = 1 } = ask
     checkKey(key)
     checkCost(cost)
     return membersOf(limiter).map(member => ({ limiter: member, key, cost }))
@@ -90,24 +94,28 @@ function checkAsks(asks: readonly LimiterAsk[]): readonly JointAsk[] {
 }
 
 /** Who waits for the same asks stands in one line, which is kept while somebody does. */
-const lines = new WeakMap<LedgerLimiter<boolean>, Map<string, JointLimiter>>()
+const lines = new WeakMap<LedgerLimiter<boolean>, Map<string, JointLine>>()
 const numbers = new WeakMap<LedgerLimiter<boolean>, number>()
 let limitersNumbered = 0
 
-function lineOf(asks: readonly JointAsk[]): JointLimiter {
+/** The line of those who wait for these asks. */
+export function lineOf(asks: readonly JointAsk[]): JointLine {
   const [{ limiter: first }] = asks as [JointAsk]
-  const linesOfFirst = lines.get(first) ?? new Map<string, JointLimiter>()
+  const linesOfFirst = lines.get(first) ?? new Map<string, JointLine>()
   lines.set(first, linesOfFirst)
   const signature = JSON.stringify(asks.map(({ limiter, key, cost }) => [numberOf(limiter), key, cost]))
-  const line =
-    linesOfFirst.get(signature) ??
-    new JointLimiter(
-      asks.map(({ limiter }) => limiter),
-      () => asks,
-      () => linesOfFirst.delete(signature),
-    )
-  linesOfFirst.set(signature, line)
+  const standing = linesOfFirst.get(signature)
+  if (standing !== undefined) return standing
+  const line: JointLine = new JointLine(asks, isOccupied => {
+    if (isOccupied) linesOfFirst.set(signature, line)
+    else linesOfFirst.delete(signature)
+  })
   return line
+}
+
+/** What stands for the keys of several asks. */
+export function keyOf(asks: readonly JointAsk[]): string {
+  return [...new Set(asks.map(({ key }) => key))].join('+')
 }
 
 function numberOf(limiter: LedgerLimiter<boolean>): number {

@@ -29,6 +29,11 @@ export class Decision {
     return new Decision(this.gauge, waitUs, 0, this.first, this.second)
   }
 
+  /** @internal The same figures, refused until a wait is over. */
+  refusedFor(waitUs: number): Decision {
+    return new Decision(this.gauge, waitUs, waitUs, this.first, this.second)
+  }
+
   /** Whether the permits were granted. */
   get allowed(): boolean {
     return this.retryAfterUs === 0
@@ -72,7 +77,7 @@ export class Decision {
     return this.gauge.resetAfterUs(this.first, this.second) / 1000
   }
 
-  /** Why a refusal is not the key's own doing; undefined otherwise. */
+  /** Why a decision is not the key's own doing; undefined otherwise. */
   get code(): DecisionCode | undefined {
     return this.gauge.code
   }
@@ -99,10 +104,11 @@ export class Decision {
 }
 
 /**
- * Refusals for want of memory: the store holds `maxKeys` keys that are all being refused, or a sliding log has reached its
- * `maxBytes`. Their waits are those of the worst case.
+ * Decisions that are not the key's own doing. Refusals for want of memory: the store holds `maxKeys` keys that are all being
+ * refused, or a sliding log has reached its `maxBytes`; their waits are those of the worst case. And grants or refusals
+ * because the store has failed (`onStoreError`), of which no figure is known.
  */
-export type DecisionCode = 'SLUICE_STORE_FULL' | 'SLUICE_LOG_FULL'
+export type DecisionCode = 'SLUICE_STORE_FULL' | 'SLUICE_LOG_FULL' | 'SLUICE_STORE_ERROR'
 
 /** A decision as plain data, as `toJSON` and logs have it. */
 export interface DecisionFigures {

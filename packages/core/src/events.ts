@@ -36,7 +36,7 @@ export interface SluiceEvents {
   'sluice:reset': { readonly limiter: string; readonly key: string }
   /** A limiter has another algorithm or other options. */
   'sluice:update': { readonly limiter: string; readonly algorithm: string; readonly policy: Policy }
-  /** A call to a store failed. */
+  /** A call to an asynchronous store failed. */
   'sluice:store-error': { readonly limiter: string; readonly error: unknown }
   /** A registry has added, replaced or removed a limiter. */
   'sluice:registry': { readonly limiter: string; readonly change: 'added' | 'replaced' | 'removed' }

@@ -16,6 +16,7 @@ export { type LimitedOptions, type LimitedResult, type Limiting, limited } from 
 export { type Duration, parseDuration } from './duration.js'
 export type { SluiceError, SluiceErrorCode } from './errors.js'
 export type { SluiceEvents } from './events.js'
+export type { OnStoreError } from './guarded-ledger.js'
 export type { DecisionPart, JointDecision } from './joint-decision.js'
 export {
   type AcquireOptions,

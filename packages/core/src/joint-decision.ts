@@ -26,15 +26,19 @@ export class JointDecision extends Decision {
   readonly parts: readonly DecisionPart[]
 
   /** @internal */
-  constructor(parts: readonly DecisionPart[], waitedUs = 0) {
+  constructor(parts: readonly DecisionPart[], waitedUs = 0, refusedUs = 0) {
     const refused = parts.filter(({ decision }) => !decision.allowed)
     super(
       new JointGauge(parts),
       Math.max(
         waitedUs,
+        refusedUs,
         longest(refused, ({ waitUs }) => waitUs),
       ),
-      longest(refused, ({ retryAfterUs }) => retryAfterUs),
+      Math.max(
+        refusedUs,
+        longest(refused, ({ retryAfterUs }) => retryAfterUs),
+      ),
       0,
       0,
     )
@@ -44,6 +48,11 @@ export class JointDecision extends Decision {
   /** @internal */
   override waited(waitUs: number): JointDecision {
     return new JointDecision(this.parts, waitUs)
+  }
+
+  /** @internal */
+  override refusedFor(waitUs: number): JointDecision {
+    return new JointDecision(this.parts, 0, waitUs)
   }
 
   /** The names of the limiters that refused. */
@@ -87,8 +96,8 @@ class JointGauge implements Gauge {
   /** The parts with the least left have to grow; one that is full never does. */
   refillAfterUs(): number {
     const remaining = this.remaining()
-    if (remaining >= this.limit) return 0
     const tightest = this.parts.filter(({ decision }) => decision.remaining === remaining)
+    if (tightest.some(({ decision }) => decision.refillAfterMs === 0)) return 0
     return Math.round(longest(tightest, ({ refillAfterMs }) => refillAfterMs) * 1000)
   }
 

@@ -20,23 +20,26 @@ export interface JointAsk {
 }
 
 /** Asks of the same limiter and key as one. */
-export function addUp(asks: readonly JointAsk[]): readonly JointAsk[] {
-  const sums: JointAsk[] = []
-  for (const { limiter, key, cost } of asks) {
-    const same = sums.findIndex(sum => sum.limiter === limiter && sum.key === key)
-    if (same === -1) sums.push({ limiter, key, cost })
-    else sums[same] = { limiter, key, cost: cost + (sums[same] as JointAsk).cost }
+export function addUp<Ask extends JointAsk>(asks: readonly Ask[]): readonly Ask[] {
+  const sums: Ask[] = []
+  for (const ask of asks) {
+    const same = sums.findIndex(sum => sum.limiter === ask.limiter && sum.key === ask.key)
+    if (same === -1) sums.push(ask)
+    else sums[same] = { ...(sums[same] as Ask), cost: ask.cost + (sums[same] as Ask).cost }
   }
   return sums
 }
 
 /** Decides all asks at once; with `commit` all of them are charged, or none. */
 export function decideJointly(asks: readonly JointAsk[], commit: boolean): MaybePromise<JointBooked> {
-  const looked = every(asks, ({ limiter, key, cost }) => limiter.ledger.decide(key, cost, 0, false))
-  return proceed(looked, decisions => {
+  return proceed(look(asks), decisions => {
     const decision = jointDecision(asks, decisions)
     return commit && decision.allowed ? charge(asks) : { decision }
   })
+}
+
+function look(asks: readonly JointAsk[]): MaybePromise<Decision[]> {
+  return every(asks, ({ limiter, key, cost }) => limiter.ledger.decide(key, cost, 0, false))
 }
 
 /** Counts a joint decision where it was made: a grant by all, a refusal by those who refused. */
@@ -44,6 +47,7 @@ export function noteJointly(asks: readonly JointAsk[], decision: JointDecision):
   for (const [index, { limiter, key, cost }] of asks.entries()) {
     const part = (decision.parts[index] as DecisionPart).decision
     if (decision.allowed || !part.allowed) limiter.noted(key, cost, part)
+    if (decision.allowed && decision.waitUs > 0) limiter.hasWaited()
   }
   return decision
 }
@@ -58,7 +62,7 @@ interface JointBooking extends Booking {
 }
 
 function charge(asks: readonly JointAsk[]): MaybePromise<JointBooked> {
-  const asked = every(asks, ({ limiter, key, cost }) => settled(limiter.ledger.book(key, cost, 0)))
+  const asked = every(asks, ({ limiter, key, cost }) => settled(() => limiter.ledger.book(key, cost, 0)))
   return proceed(asked, outcomes => {
     const bookings = outcomes.flatMap(({ value }, index) =>
       value?.booking === undefined ? [] : [{ ask: asks[index] as JointAsk, booking: value.booking }],
@@ -70,10 +74,17 @@ function charge(asks: readonly JointAsk[]): MaybePromise<JointBooked> {
       return { decision: jointDecision(asks, decisions), booking: first && { ...first.booking, bookings } }
     }
     // Somebody else was faster, a store has no room for all, or one has failed.
-    const given = every(bookings, ({ ask, booking }) => settled(ask.limiter.ledger.refund(ask.key, booking)))
+    const given = every(bookings, ({ ask, booking }) =>
+      settled(() => ask.limiter.ledger.refund(ask.key, booking)),
+    )
     return proceed(given, () => {
       if (failure !== undefined) throw failure.error
-      return { decision: jointDecision(asks, decisions) }
+      return proceed(look(asks), now => ({
+        decision: jointDecision(
+          asks,
+          decisions.map((decision, index) => (decision.allowed ? (now[index] as Decision) : decision)),
+        ),
+      }))
     })
   })
 }
@@ -97,21 +108,11 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
   }
 
   decide(key: string, cost: number, _maxWaitUs: number, commit: boolean): Answer<Async, Decision> {
-    const asks = this.asksOf(key, cost)
-    const decided = decideJointly(asks, commit)
-    return this.answer(proceed(decided, ({ decision }) => (commit ? noteJointly(asks, decision) : decision)))
+    return this.answer(proceed(decideJointly(this.asksOf(key, cost), commit), ({ decision }) => decision))
   }
 
   book(key: string, cost: number): Answer<Async, Booked> {
-    const asks = this.asksOf(key, cost)
-    const decided = decideJointly(asks, true)
-    return this.answer(
-      proceed(decided, booked => {
-        // A refusal is not the end here: who waits asks again.
-        if (booked.decision.allowed) noteJointly(asks, booked.decision)
-        return booked
-      }),
-    )
+    return this.answer(decideJointly(this.asksOf(key, cost), true))
   }
 
   cancel(_key: string, booking: Booking): Answer<Async, number> {
@@ -122,12 +123,21 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
     return this.giveBack(booking as JointBooking, 'refund')
   }
 
+  /** Where there is no limit, nothing was taken that could come back. */
   release(key: string, permits: number): Answer<Async, number> {
-    return this.least(key, ask => ask.limiter.release(ask.key, permits))
+    const limited = this.asksOf(key, 1).filter(({ limiter }) => limiter.policy.limit < Infinity)
+    const given = every(limited, ask => ask.limiter.release(ask.key, permits))
+    return this.answer(proceed(given, given => (given.length === 0 ? 0 : Math.min(...given))))
   }
 
+  /** Takes from each what passes all of them. */
   drain(key: string): Answer<Async, number> {
-    return this.least(key, ask => ask.limiter.drain(ask.key))
+    const drained = proceed(decideJointly(this.asksOf(key, 0), false), ({ decision: { remaining } }) => {
+      if (remaining === 0 || remaining === Infinity) return 0
+      const taken = decideJointly(this.asksOf(key, remaining), true)
+      return proceed(taken, ({ decision }) => (decision.allowed ? remaining : 0))
+    })
+    return this.answer(drained)
   }
 
   reset(key: string): Answer<Async, void> {
@@ -154,17 +164,13 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
     return this.answer(proceed(given, given => Math.min(...given)))
   }
 
-  private least(key: string, act: (ask: JointAsk) => MaybePromise<number>): Answer<Async, number> {
-    return this.answer(proceed(every(this.asksOf(key, 1), act), permits => Math.min(...permits)))
-  }
-
   private answer<T>(value: MaybePromise<T>): Answer<Async, T> {
     return (this.async ? Promise.resolve(value) : value) as Answer<Async, T>
   }
 }
 
 /** Asks everybody, and waits only if somebody answers later. */
-function every<T, U>(items: readonly T[], ask: (item: T) => MaybePromise<U>): MaybePromise<U[]> {
+export function every<T, U>(items: readonly T[], ask: (item: T) => MaybePromise<U>): MaybePromise<U[]> {
   const answers = items.map(ask)
   return answers.some(isPromise) ? Promise.all(answers) : (answers as U[])
 }
@@ -174,10 +180,13 @@ interface Outcome<T> {
   readonly error?: unknown
 }
 
-function settled<T>(answer: MaybePromise<T>): MaybePromise<Outcome<T>> {
-  if (!isPromise(answer)) return { value: answer }
-  return (answer as PromiseLike<T>).then(
-    value => ({ value }),
-    error => ({ error: error ?? new Error('a store has failed') }),
-  )
+function settled<T>(act: () => MaybePromise<T>): MaybePromise<Outcome<T>> {
+  const failed = (error: unknown) => ({ error: error ?? new Error('a store has failed') })
+  try {
+    const answer = act()
+    if (!isPromise(answer)) return { value: answer }
+    return (answer as PromiseLike<T>).then(value => ({ value }), failed)
+  } catch (error) {
+    return failed(error)
+  }
 }

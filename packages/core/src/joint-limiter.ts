@@ -1,19 +1,20 @@
 import type { Policy } from './algorithm.js'
+import type { Decision } from './decision.js'
 import { invalid } from './errors.js'
-import { type JointAsk, JointLedger } from './joint-ledger.js'
+import { JointDecision } from './joint-decision.js'
+import { type JointAsk, JointLedger, noteJointly } from './joint-ledger.js'
 import { LedgerLimiter, type Terms } from './ledger-limiter.js'
 import type { Limiter } from './limiter.js'
 
 /** A limiter made of limiters. */
 export class JointLimiter extends LedgerLimiter<boolean> {
   readonly members: readonly LedgerLimiter<boolean>[]
-  private readonly onEmpty: () => void
+  private readonly asksOf: (key: string, cost: number) => readonly JointAsk[]
 
-  /** `asksOf` says what an ask of this limiter means for each member; `onEmpty` hears that nobody waits any more. */
+  /** `asksOf` says what an ask of this limiter means for each member. */
   constructor(
     members: readonly LedgerLimiter<boolean>[],
     asksOf: (key: string, cost: number) => readonly JointAsk[],
-    onEmpty: () => void = () => {},
   ) {
     const [first] = members as readonly [LedgerLimiter<boolean>]
     super({
@@ -24,20 +25,56 @@ export class JointLimiter extends LedgerLimiter<boolean> {
         asksOf,
       ),
       clock: first.clock,
-      maxWaitUs: undefined,
+      maxWaitUs: Infinity,
       bounds: {
         maxQueue: Math.min(...members.map(({ bounds }) => bounds.maxQueue)),
         maxQueuePerKey: Math.min(...members.map(({ bounds }) => bounds.maxQueuePerKey)),
       },
     })
     this.members = members
-    this.onEmpty = onEmpty
+    this.asksOf = asksOf
+  }
+
+  override get isClosed(): boolean {
+    return super.isClosed || this.members.some(({ isClosed }) => isClosed)
+  }
+
+  override noted<D extends Decision>(key: string, cost: number, decision: D): D {
+    this.noteMembers(key, cost, decision)
+    return super.noted(key, cost, decision)
+  }
+
+  /** Its members count and tell of what they have granted or refused. */
+  protected noteMembers(key: string, cost: number, decision: Decision): void {
+    if (decision instanceof JointDecision) noteJointly(this.asksOf(key, cost), decision)
   }
 
   /** What changes a member concerns who waits here. */
   protected override occupied(isOccupied: boolean): void {
     for (const member of this.members) member.share(this.waitingRoom, isOccupied)
-    if (!isOccupied) this.onEmpty()
+  }
+}
+
+/** The line of those who wait for the same asks; it is none that anybody has made, and tells nothing of itself. */
+export class JointLine extends JointLimiter {
+  private readonly onOccupied: (isOccupied: boolean) => void
+
+  constructor(asks: readonly JointAsk[], onOccupied: (isOccupied: boolean) => void) {
+    super(
+      asks.map(({ limiter }) => limiter),
+      () => asks,
+    )
+    this.onOccupied = onOccupied
+  }
+
+  override noted<D extends Decision>(key: string, cost: number, decision: D): D {
+    this.noteMembers(key, cost, decision)
+    return decision
+  }
+
+  protected override occupied(isOccupied: boolean): void {
+    super.occupied(isOccupied)
+    this.onOccupied(isOccupied)
   }
 }
 
@@ -65,8 +102,9 @@ class JointTerms implements Terms {
 
   /** Of the member with the lowest limit. */
   get policy(): Policy {
-    return this.members
+    const { limit, windowMs, smooth } = this.members
       .map(({ policy }) => policy)
       .reduce((lowest, policy) => (policy.limit < lowest.limit ? policy : lowest))
+    return windowMs === undefined ? { limit, smooth } : { limit, windowMs, smooth }
   }
 }

@@ -1,5 +1,5 @@
 import type { Algorithm, Policy } from './algorithm.js'
-import { type Answer, isPromise, type MaybePromise, proceed } from './answer.js'
+import { type Answer, afterwards } from './answer.js'
 import type { Clock } from './clock.js'
 import { checkCost } from './cost.js'
 import type { Decision } from './decision.js'
@@ -65,6 +65,10 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     return this.terms.policy
   }
 
+  get isClosed(): boolean {
+    return this.waitingRoom.closed
+  }
+
   tryAcquire(key: string, options?: AcquireOptions): Answer<Async, Decision> {
     checkKey(key)
     const cost = costOf(options)
@@ -92,9 +96,10 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     const { signal, unref = false } = options
     if (signal !== undefined) having('throwIfAborted', 'signal', signal, 'an AbortSignal')
     const ask = { cost, maxWaitUs: this.patience(options), signal, keepsAlive: !unref }
+    if (this.isClosed) this.waitingRoom.close()
     try {
       const decision = await this.waitingRoom.acquire(key, ask)
-      if (decision.waitUs > 0) this.waited++
+      if (decision.waitUs > 0) this.hasWaited()
       return this.noted(key, cost, decision)
     } catch (error) {
       if (error instanceof RateLimitedError) this.noted(key, cost, error.decision)
@@ -104,7 +109,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 
   peek(key: string, options?: AcquireOptions): Answer<Async, Decision> {
     checkKey(key)
-    return this.answered(this.ledger.decide(key, costOf(options), 0, false))
+    return this.ledger.decide(key, costOf(options), 0, false)
   }
 
   release(key: string, permits: number): Answer<Async, number> {
@@ -143,16 +148,9 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   stats(): LimiterStats {
     const { name, granted, refused, waited, storeErrors } = this
     const { keys, forgotten } = this.ledger
-    return {
-      name,
-      granted,
-      refused,
-      waited,
-      waiting: this.waitingRoom.occupied,
-      keys,
-      forgotten,
-      storeErrors,
-    }
+    const rooms: Room[] = [this.waitingRoom, ...this.sharedRooms]
+    const waiting = rooms.reduce((sum, { occupied }) => sum + occupied, 0)
+    return { name, granted, refused, waited, waiting, keys, forgotten, storeErrors }
   }
 
   close(): void {
@@ -168,6 +166,11 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     return decision
   }
 
+  /** Counts somebody who was granted permits after a wait. */
+  hasWaited(): void {
+    this.waited++
+  }
+
   /** Counts a call to the store that has failed and tells of it. */
   failed(error: unknown): void {
     this.storeErrors++
@@ -179,7 +182,6 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
       onWait: (key: string, cost: number, waitMs: number) => {
         if (WAIT.hasSubscribers) WAIT.publish({ limiter: this.name, key, cost, waitMs })
       },
-      onFailure: (error: unknown) => this.failed(error),
       onOccupied: (isOccupied: boolean) => this.occupied(isOccupied),
     }
   }
@@ -213,19 +215,12 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     })
   }
 
-  /** The answer of the store, once what follows from it is done; a failure is counted and goes on. */
-  private answered<T>(answer: Answer<Async, T>, then: (value: T) => void = () => {}): Answer<Async, T> {
-    const goOn = (value: T) => {
+  /** The answer of the store, once what follows from it is done. */
+  private answered<T>(answer: Answer<Async, T>, then: (value: T) => void): Answer<Async, T> {
+    return afterwards<Async, T, T>(answer, value => {
       then(value)
       return value
-    }
-    const counted = isPromise(answer) ? answer.then(undefined, error => this.rethrow(error)) : answer
-    return proceed<T, T>(counted as MaybePromise<T>, goOn) as Answer<Async, T>
-  }
-
-  private rethrow(error: unknown): never {
-    this.failed(error)
-    throw error
+    })
   }
 
   private patience(options: ReserveOptions | undefined): number {

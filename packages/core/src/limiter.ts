@@ -1,9 +1,11 @@
 import type { Algorithm, Policy } from './algorithm.js'
 import type { Answer } from './answer.js'
 import { type Clock, systemClock } from './clock.js'
+import { Deadlines } from './deadlines.js'
 import type { Decision } from './decision.js'
-import { type Duration, waitToUs } from './duration.js'
+import { type Duration, spanToUs, waitToUs } from './duration.js'
 import { invalid } from './errors.js'
+import { GuardedLedger, type OnStoreError } from './guarded-ledger.js'
 import { checkAlgorithm, LedgerLimiter } from './ledger-limiter.js'
 import { memoryStore } from './memory-store.js'
 import { checkOptions, having, policyName, wholeNumber } from './options.js'
@@ -23,6 +25,13 @@ export interface LimiterOptions<S extends SyncStore | AsyncStore | undefined = u
   readonly maxWait?: Duration | undefined
   /** How many may wait in `acquire` at once, over all keys; default 1,000, or a leaky bucket's capacity if that is more. */
   readonly maxQueue?: number | undefined
+  /**
+   * What an ask is answered while an asynchronous store fails: `'allow'`, `'refuse'` (both as decisions of code
+   * SLUICE_STORE_ERROR), or `'throw'`, the default, an error of that code.
+   */
+  readonly onStoreError?: OnStoreError | undefined
+  /** How long an asynchronous store may take for a call before it counts as failed; default `'100ms'`. */
+  readonly deadline?: Duration | undefined
   /** How many may wait in `acquire` for one key; default 10, or a leaky bucket's capacity if that is more. */
   readonly maxQueuePerKey?: number | undefined
 }
@@ -137,11 +146,30 @@ export function createLimiter<S extends SyncStore | AsyncStore | undefined = und
     maxQueue: wholeNumber('maxQueue', maxQueue),
     maxQueuePerKey: wholeNumber('maxQueuePerKey', maxQueuePerKey),
   }
-  const ledger = store.open({ name, algorithm, clock }) as Ledger<S extends AsyncStore ? true : false>
-  return new LedgerLimiter({ name, terms: algorithm, ledger, clock, maxWaitUs, bounds })
+  const failure = failureRules(options)
+  const opened: Ledger<boolean> = store.open({ name, algorithm, clock })
+  const ledger = opened.async
+    ? new GuardedLedger(
+        opened as Ledger<true>,
+        deadlinesOf(store, failure.deadlineMs),
+        failure.answer,
+        error => limiter.failed(error),
+      )
+    : opened
+  const limiter = new LedgerLimiter({ name, terms: algorithm, ledger, clock, maxWaitUs, bounds })
+  return limiter as unknown as Limiter<S extends AsyncStore ? true : false>
 }
 
-const OPTIONS = ['name', 'store', 'clock', 'maxWait', 'maxQueue', 'maxQueuePerKey']
+const OPTIONS = [
+  'name',
+  'store',
+  'clock',
+  'maxWait',
+  'maxQueue',
+  'maxQueuePerKey',
+  'onStoreError',
+  'deadline',
+]
 
 /** Whether a value is a limiter of `createLimiter`, or does what one does. */
 export function isLimiter(value: unknown): value is Limiter {
@@ -156,3 +184,25 @@ function checkClock(clock: Clock): void {
   if (!Number.isSafeInteger(nowUs) || nowUs < 0)
     throw invalid(RangeError, 'clock', 'a clock whose nowUs() is whole microseconds since the epoch', nowUs)
 }
+
+function failureRules({
+  onStoreError = 'throw',
+  deadline = 100,
+}: Pick<LimiterOptions, 'onStoreError' | 'deadline'>) {
+  if (!ON_STORE_ERROR.includes(onStoreError))
+    throw invalid(TypeError, 'onStoreError', "'allow', 'refuse' or 'throw'", onStoreError)
+  return { answer: onStoreError, deadlineMs: spanToUs('deadline', deadline) / 1000 }
+}
+
+const ON_STORE_ERROR: readonly OnStoreError[] = ['allow', 'refuse', 'throw']
+
+/** Calls to a store with deadlines of one length share a timer. */
+function deadlinesOf(store: object, spanMs: number): Deadlines {
+  const ofStore = deadlines.get(store) ?? new Map<number, Deadlines>()
+  deadlines.set(store, ofStore)
+  const ofSpan = ofStore.get(spanMs) ?? new Deadlines(spanMs)
+  ofStore.set(spanMs, ofSpan)
+  return ofSpan
+}
+
+const deadlines = new WeakMap<object, Map<number, Deadlines>>()

@@ -85,6 +85,7 @@ export class MemoryLedger implements Ledger<false> {
     const slot = this.slotOf.get(subjectOf(key))
     if (slot === undefined) return 0
     const page = this.pageOf(slot)
+    this.noneRestsBeforeUs = 0
     return this.algorithm.refund(page.state, this.present(page, slot), this.clock.nowUs(), permits)
   }
 
@@ -104,6 +105,7 @@ export class MemoryLedger implements Ledger<false> {
 
   update(algorithm: Algorithm): void {
     const previous = this.algorithm
+    this.noneRestsBeforeUs = 0
     if (algorithm.name !== previous.name || algorithm.lanes !== previous.lanes) this.startAfresh(algorithm)
     else if (!sameArgs(algorithm, previous)) this.startEra(algorithm)
   }
@@ -126,7 +128,7 @@ export class MemoryLedger implements Ledger<false> {
     const page = this.pageOf(slot)
     const decision = this.algorithm.step(page.state, this.present(page, slot), nowUs, cost, maxWaitUs, commit)
     return this.outgrowsLanes && this.reclaims(decision, nowUs)
-      ? this.decideAt(nowUs, subject, cost, maxWaitUs, commit)
+      ? this.decideAt(nowUs, subject, decision.allowed ? 0 : cost, maxWaitUs, commit)
       : decision
   }
 
@@ -134,7 +136,8 @@ export class MemoryLedger implements Ledger<false> {
   private meet(nowUs: number, subject: string, cost: number, maxWaitUs: number, commit: boolean): Decision {
     this.scratch.fill(0)
     const decision = this.algorithm.step(this.scratch, 0, nowUs, cost, maxWaitUs, commit)
-    if (this.outgrowsLanes && this.reclaims(decision, nowUs))
+    const isTaken = decision.allowed && commit
+    if (this.outgrowsLanes && !isTaken && this.reclaims(decision, nowUs))
       return this.meet(nowUs, subject, cost, maxWaitUs, commit)
     if (!decision.allowed || cost === 0 || this.lanes === 0) return decision
     if (this.slotOf.size >= this.maxKeys) {
@@ -149,8 +152,10 @@ export class MemoryLedger implements Ledger<false> {
       }
       if (commit) this.makeRoom(candidate)
     }
-    if (commit) this.hold(subject)
-    return decision
+    if (!commit) return decision
+    this.hold(subject)
+    // The figures of a grant may be those of a log without room.
+    return decision.code === undefined ? decision : this.decideAt(nowUs, subject, 0, 0, false)
   }
 
   /**
@@ -160,7 +165,8 @@ export class MemoryLedger implements Ledger<false> {
   private reclaims(decision: Decision, nowUs: number): boolean {
     if (decision.code !== 'SLUICE_LOG_FULL' || nowUs < this.noneRestsBeforeUs) return false
     const before = this.keys
-    this.noneRestsBeforeUs = this.forgetRested(nowUs, Infinity)
+    const firstUs = this.forgetRested(nowUs, Infinity)
+    this.noneRestsBeforeUs = firstUs === Infinity ? 0 : firstUs
     return this.keys < before
   }
 
@@ -191,6 +197,7 @@ export class MemoryLedger implements Ledger<false> {
     if (birthOf(page.state[at + this.lanes] as number) !== booking.birth) return 0
     convertSince(booking.era, booking.mark, 0)
     booking.era = this.eras.current
+    this.noneRestsBeforeUs = 0
     const nowUs = this.clock.nowUs()
     return refunds && nowUs >= booking.actUs
       ? this.algorithm.refund(page.state, at, nowUs, booking.cost, booking)

@@ -60,7 +60,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
   return {
     async: false,
     open(spec: LedgerSpec) {
-      warnInClusterWorker()
+      if (spec.algorithm.lanes > 0) warnInClusterWorker()
       const ledger = new MemoryLedger(spec, maxKeys, onFull === 'forget')
       opened.add(new WeakRef(ledger))
       return ledger

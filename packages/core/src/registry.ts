@@ -1,5 +1,6 @@
 import type { Algorithm } from './algorithm.js'
 import { unlimited } from './algorithms/unlimited.js'
+import { waitToUs } from './duration.js'
 import { coded, invalid } from './errors.js'
 import { channelOf } from './events.js'
 import { checkAlgorithm, type LedgerLimiter, type Terms } from './ledger-limiter.js'
@@ -55,7 +56,6 @@ export interface Registry<Async extends boolean = boolean> extends Iterable<Limi
 export function createRegistry<S extends SyncStore | AsyncStore | undefined = undefined>(
   options: RegistryOptions<S> = {},
 ): Registry<S extends AsyncStore ? true : false> {
-  const { algorithm: usual, ...defaults } = options
   checkOptions('createRegistry', options, [
     'algorithm',
     'store',
@@ -63,11 +63,14 @@ export function createRegistry<S extends SyncStore | AsyncStore | undefined = un
     'maxWait',
     'maxQueue',
     'maxQueuePerKey',
+    'onStoreError',
+    'deadline',
   ])
+  const { algorithm: usual, ...defaults } = options
   if (usual !== undefined) checkAlgorithm(usual)
   // What is wrong with the defaults is wrong for every limiter, and is to be said now.
   if (options.store !== undefined) having('open', 'store', options.store, 'a store such as memoryStore()')
-  createLimiter(unlimited(), { ...defaults, store: undefined })
+  createLimiter(unlimited(), { ...defaults, store: NO_STORE })
 
   type Async = S extends AsyncStore ? true : false
   interface Entry {
@@ -76,6 +79,12 @@ export function createRegistry<S extends SyncStore | AsyncStore | undefined = un
   }
   const entries = new Map<string, Entry>()
   const listeners = new Set<(event: RegistryEvent<Async>) => void>()
+
+  /** The wait that a limiter of ours accepts, in microseconds. */
+  function patience(own: Own): number {
+    const { maxWait = defaults.maxWait } = own
+    return maxWait === undefined ? Infinity : waitToUs('maxWait', maxWait)
+  }
 
   function tell(change: RegistryEvent['change'], limiter: Limiter<Async>): void {
     if (REGISTRY.hasSubscribers) REGISTRY.publish({ limiter: limiter.name, change })
@@ -106,15 +115,16 @@ export function createRegistry<S extends SyncStore | AsyncStore | undefined = un
     },
     get(name, algorithm, own = {}) {
       checkOptions('get', own, ['maxWait'])
+      if (algorithm !== undefined) checkAlgorithm(algorithm)
       const entry = entries.get(policyName('name', name))
       if (entry === undefined) {
-        const limiter = make(name, algorithm ?? usual, own)
+        const limiter = make(name, algorithm === undefined ? usual : algorithm, own)
         tell('added', limiter)
         return limiter
       }
       const { limiter } = entry
       const isAnother = algorithm !== undefined && !sameTerms(limiter.terms, algorithm)
-      const waitsOtherwise = own.maxWait !== undefined && own.maxWait !== entry.own.maxWait
+      const waitsOtherwise = own.maxWait !== undefined && patience(own) !== patience(entry.own)
       if (isAnother || waitsOtherwise)
         throw coded(
           new Error(
@@ -128,6 +138,7 @@ export function createRegistry<S extends SyncStore | AsyncStore | undefined = un
     find: name => entries.get(name)?.limiter,
     replace(name, algorithm, own = {}) {
       checkOptions('replace', own, ['maxWait'])
+      checkAlgorithm(algorithm)
       const before = entries.get(policyName('name', name))
       const limiter = make(name, algorithm, own)
       before?.limiter.close()
@@ -137,8 +148,10 @@ export function createRegistry<S extends SyncStore | AsyncStore | undefined = un
     remove,
     subscribe(listener) {
       callable('listener', listener)
-      listeners.add(listener)
-      return () => listeners.delete(listener)
+      // Each subscription is one of its own, also of the same function.
+      const subscription = (event: RegistryEvent<Async>) => listener(event)
+      listeners.add(subscription)
+      return () => listeners.delete(subscription)
     },
     close() {
       for (const name of [...entries.keys()]) remove(name)
@@ -150,6 +163,9 @@ export function createRegistry<S extends SyncStore | AsyncStore | undefined = un
 }
 
 type Own = Pick<LimiterOptions, 'maxWait'>
+
+/** For a limiter that is made to see whether it can be. */
+const NO_STORE = { async: false, open: () => ({ async: false }) } as unknown as SyncStore
 
 const REGISTRY = channelOf('sluice:registry')
 

@@ -8,12 +8,12 @@ export interface LimiterStats {
   readonly refused: number
   /** Those of `acquire` that were granted after a wait. */
   readonly waited: number
-  /** How many wait now. */
+  /** How many wait now, for this limiter alone or for several at once. */
   readonly waiting: number
   /** Keys held now; undefined where the store does not count them. */
   readonly keys: number | undefined
   /** Keys that were forgotten before they rested, because the store was full; undefined where the store does not count. */
   readonly forgotten: number | undefined
-  /** Calls to the store that failed. */
+  /** Calls to an asynchronous store that failed. */
   readonly storeErrors: number
 }

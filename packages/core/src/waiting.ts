@@ -28,14 +28,13 @@ export interface WaitingHost<Async extends boolean> {
   bookable(): boolean
   /** Hears that somebody has to wait. */
   onWait(key: string, cost: number, waitMs: number): void
-  /** Hears that a call to the ledger has failed. */
-  onFailure(error: unknown): void
   /** Hears when the first comes to wait and when the last has left. */
   onOccupied?(occupied: boolean): void
 }
 
 /** What others may do to a room. */
 export interface Room {
+  readonly occupied: number
   bookAnew(): void
   close(): void
 }
@@ -64,6 +63,7 @@ export class WaitingRoom<Async extends boolean> implements Room {
   acquire(key: string, ask: Ask): Promise<Decision> {
     if (ask.signal?.aborted) return Promise.reject(ask.signal.reason)
     if (this.closed) return Promise.reject(closedError(this.host.name))
+    if (ask.cost === 0) return Promise.resolve(this.host.ledger.decide(key, 0, 0, false))
     const line = this.lines.get(key) ?? new Line(key, this)
     this.lines.set(key, line)
     return line.acquire(ask)
@@ -81,8 +81,8 @@ export class WaitingRoom<Async extends boolean> implements Room {
     for (const line of lines) line?.bookAnew()
   }
 
-  forget(key: string): void {
-    this.lines.delete(key)
+  forget(key: string, line: Line<Async>): void {
+    if (this.lines.get(key) === line) this.lines.delete(key)
   }
 
   occupy(change: number): void {
@@ -164,9 +164,9 @@ class Line<Async extends boolean> {
 
   /** Asks for the first time. On a synchronous store all of it happens in the caller's tick. */
   private enter(waiter: Waiter): void {
-    if (this.moveIsDue) this.move()
-    const isFull = this.occupied >= this.host.maxQueuePerKey || this.room.occupied >= this.host.maxQueue
     this.occupy(1)
+    if (this.moveIsDue) this.move()
+    const isFull = this.occupied > this.host.maxQueuePerKey || this.room.occupied > this.host.maxQueue
     if (this.moving !== undefined) {
       this.moving.then(() => {
         this.occupy(-1)
@@ -177,12 +177,11 @@ class Line<Async extends boolean> {
     // Who cannot book must not be asked past those who stand here already.
     const standsBehind = !this.host.bookable() && this.front < this.waiters.length
     const answered = (booked: Booked) => {
-      this.occupy(-1)
       this.admit(waiter, booked, isFull, standsBehind)
+      this.occupy(-1)
       this.tidy()
     }
     const failed = (error: unknown) => {
-      this.host.onFailure(error)
       this.occupy(-1)
       waiter.reject(error)
       this.tidy()
@@ -203,7 +202,7 @@ class Line<Async extends boolean> {
     if (standsBehind)
       return afterwards(
         ledger.decide(this.key, waiter.cost, 0, false),
-        (decision: Decision): Booked => ({ decision }),
+        (decision: Decision): Booked => ({ decision: this.behindFirst(decision) }),
       )
     return ledger.book(this.key, waiter.cost, isFull || !this.host.bookable() ? 0 : waiter.maxWaitUs)
   }
@@ -290,7 +289,8 @@ class Line<Async extends boolean> {
     const nowUs = this.host.clock.nowUs()
     const from = this.isOutdated ? 0 : standing.findIndex(waiter => waiter.gone)
     this.isOutdated = false
-    const movable = standing.slice(from).filter(waiter => waiter.gone || waiter.atUs > nowUs)
+    const isMovable = (waiter: Waiter) => waiter.gone || waiter.atUs > nowUs || waiter.booking === undefined
+    const movable = standing.slice(from).filter(isMovable)
     for (const waiter of movable.toReversed()) {
       if (waiter.booking === undefined) continue
       yield this.host.ledger.refund(this.key, waiter.booking)
@@ -348,9 +348,17 @@ class Line<Async extends boolean> {
     for (const waiter of this.standing()) {
       if (waiter.gone || waiter.deadlineUs > this.host.clock.nowUs()) continue
       const decision = (yield this.host.ledger.decide(this.key, waiter.cost, 0, false)) as Decision
-      if (!waiter.gone) this.dismiss(waiter, this.refused(decision, false))
+      if (!waiter.gone) this.dismiss(waiter, this.refused(this.behindFirst(decision), false))
     }
     if (this.leavers > 0) this.prune()
+  }
+
+  /** The decision for somebody who may not go before the first, whatever is there. */
+  private behindFirst(decision: Decision): Decision {
+    const untilFirstUs = (this.first()?.atUs ?? 0) - this.host.clock.nowUs()
+    return decision.allowed || decision.waitUs < untilFirstUs
+      ? decision.refusedFor(Math.max(untilFirstUs, 1))
+      : decision
   }
 
   private first(): Waiter | undefined {
@@ -412,7 +420,6 @@ class Line<Async extends boolean> {
 
   /** The store has failed in the middle of a move: nobody in this line may wait for ever. */
   private fail(error: unknown): void {
-    this.host.onFailure(error)
     for (const waiter of this.standing()) {
       if (waiter.gone) continue
       this.release(waiter)
@@ -431,7 +438,7 @@ class Line<Async extends boolean> {
 
   private tidy(): void {
     if (this.occupied === 0 && this.first() === undefined && this.moving === undefined)
-      this.room.forget(this.key)
+      this.room.forget(this.key, this)
   }
 }
 

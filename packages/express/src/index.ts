@@ -1,12 +1,13 @@
 import type { Decision } from '@sluice/core'
 import {
   createGuard,
+  dropOnRedirect,
   finish,
   type Host,
   type HttpOptions,
   type MaybePromise,
   proceed,
-  sendProblem,
+  sendRefusal,
   type Verdict,
   writeFields,
 } from '@sluice/core/http'
@@ -62,7 +63,8 @@ export default rateLimit
 
 const host: Host<Request> = {
   address: req => req.ip,
-  gone: req => req.socket?.destroyed === true,
+  message: req => req,
+  believesAnybody: req => req.app?.get('trust proxy') === true,
 }
 
 /** Puts a verdict into effect; the answer says whether the request goes on. */
@@ -77,11 +79,14 @@ function apply(
   req.rateLimit = verdict.decision
   if (res.headersSent) return applyLate(verdict.outcome, res)
   writeFields(verdict.fields, res)
-  if (verdict.outcome === 'allowed') return true
+  if (verdict.outcome === 'allowed') {
+    dropOnRedirect(verdict.dropsOnRedirect, res)
+    return true
+  }
 
   res.statusCode = verdict.refusal.status
   return proceed(onRefused?.(req, res, verdict.refusal), () => {
-    sendProblem(verdict.refusal, res)
+    sendRefusal(verdict.refusal, res)
     return false
   })
 }

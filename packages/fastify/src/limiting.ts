@@ -1,5 +1,6 @@
 import {
   createGuard,
+  dropOnRedirect,
   finish,
   type Host,
   type HttpOptions,
@@ -8,7 +9,7 @@ import {
   type NodeResponse,
   proceed,
   type Refusal,
-  sendProblem,
+  sendRefusal,
   type Verdict,
   writeFields,
 } from '@sluice/core/http'
@@ -60,7 +61,7 @@ export function limiting(options: RateLimitOptions): Limiting {
 
 const host: Host<FastifyRequest> = {
   address: request => request.ip,
-  gone: request => request.raw.socket?.destroyed === true,
+  message: request => request.raw,
 }
 
 type OnRefused = NonNullable<RateLimitOptions['onRefused']>
@@ -82,11 +83,14 @@ function apply(
     return verdict.outcome === 'allowed'
   }
   writeFields(verdict.fields, new ReplyAsResponse(reply))
-  if (verdict.outcome === 'allowed') return true
+  if (verdict.outcome === 'allowed') {
+    dropOnRedirect(verdict.dropsOnRedirect, reply.raw)
+    return true
+  }
 
   reply.code(verdict.refusal.status)
   return proceed(onRefused && answeredBy(onRefused, request, reply, verdict.refusal), answered => {
-    if (answered !== true) sendProblem(verdict.refusal, new ReplyAsResponse(reply))
+    if (answered !== true) sendRefusal(verdict.refusal, new ReplyAsResponse(reply))
     return false
   })
 }

@@ -1,5 +1,5 @@
 import type { Decision } from '@sluice/core'
-import { createGuard, type Host, PROBLEM_JSON, type Refusal, writeFields } from '@sluice/core/http'
+import { createGuard, dropOnRedirect, FOREIGN, type Host, type Refusal, writeFields } from '@sluice/core/http'
 import type { Context, Middleware } from 'koa'
 import { keepFields, throwRefusal } from './errors.js'
 import { coreOptions, type RateLimitOptions } from './options.js'
@@ -46,6 +46,7 @@ export function rateLimit(options: RateLimitOptions): Middleware {
       return verdict.outcome === 'allowed' ? next() : leave(ctx)
     }
     writeFields(verdict.fields, ctx.res)
+    if (verdict.outcome === 'allowed') dropOnRedirect(verdict.dropsOnRedirect, ctx.res)
     try {
       await (verdict.outcome === 'allowed' ? next() : refuse(ctx, verdict.refusal))
     } catch (error) {
@@ -59,7 +60,8 @@ export default rateLimit
 
 const host: Host<Context> = {
   address: ctx => ctx.ip || undefined,
-  gone: ctx => ctx.req.socket?.destroyed === true,
+  message: ctx => ctx.req,
+  believesAnybody: ctx => ctx.app.proxy && ctx.app.maxIpsCount === 0,
 }
 
 /** Answers by `onRefused`, and with the problem unless that has set a body or a status, or answers past Koa. */
@@ -76,9 +78,9 @@ function answerWith(onRefused: RateLimitOptions['onRefused']) {
     }
     if (ctx.body !== body || ctx.status !== refusal.status || ctx.headerSent || ctx.respond === false) return
     // An earlier middleware may have described a body of its own.
-    for (const name of ['Content-Encoding', 'ETag', 'Last-Modified']) ctx.remove(name)
-    ctx.set('Content-Type', PROBLEM_JSON)
-    ctx.body = JSON.stringify(refusal.problem)
+    for (const name of FOREIGN) ctx.remove(name)
+    ctx.set('Content-Type', refusal.body.type)
+    ctx.body = refusal.body.text
   }
 }
 

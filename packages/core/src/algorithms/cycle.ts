@@ -212,6 +212,7 @@ class Cycle implements Algorithm, Gauge {
    */
   private cancellable(cost: number, mark: number, balance: number): number {
     const bookedAfter = mark - balance
+    if (this.limit === 0) return 0
     if (bookedAfter <= 0) return cost
     const cycles = this.cyclesUntil(0, mark)
     if (cycles !== this.cyclesUntil(0, balance)) return 0

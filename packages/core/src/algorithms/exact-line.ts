@@ -11,6 +11,9 @@ import { invalid } from '../errors.js'
  * fraction as a numerator over `denominator` = limit / gcd(limit, window). Decisions are made in doubles that stay whole
  * numbers; what is rare (giving back, converting) is done in bigints, in units of 1 / denominator microseconds.
  *
+ * Lane 0 is negative while the line is cut: a booking in the middle of it was given up, so that its end no longer tells what
+ * stands behind another one. Until the line has passed, only what lies at its end gives back anything.
+ *
  * `atOnce` permits fit between now and the end of the line without anybody having to wait: that is its depth.
  */
 export abstract class ExactLine implements Gauge {
@@ -63,7 +66,8 @@ export abstract class ExactLine implements Gauge {
     if (nowUs > booking.actUs) return 0
     if (nowUs === booking.actUs) return this.refund(state, at, nowUs, booking.cost, booking)
     const bookedAfter = larger(this.endOf(state, at) - this.endOf(booking.mark, 0), 0n)
-    return this.giveBack(state, at, nowUs, this.permits(booking.cost) - bookedAfter)
+    if (bookedAfter > 0n && this.isCut(state, at)) return 0
+    return this.giveBack(state, at, nowUs, this.permits(booking.cost) - bookedAfter, bookedAfter > 0n)
   }
 
   /** The balance stays what it is, as far as there is room for it; who is at rest stays so. */
@@ -78,11 +82,11 @@ export abstract class ExactLine implements Gauge {
   }
 
   restsAt(state: Float64Array, at: number): number {
-    return (state[at] as number) + (state[at + 1] === 0 ? 0 : 1)
+    return Math.abs(state[at] as number) + (state[at + 1] === 0 ? 0 : 1)
   }
 
   load(state: Float64Array, at: number, nowUs: number): number {
-    const lagUs = Math.max((state[at] as number) - nowUs, 0)
+    const lagUs = Math.max(Math.abs(state[at] as number) - nowUs, 0)
     const surelyFree = lagUs < this.depthUs - this.intervalUs - 1
     return surelyFree || this.step(state, at, nowUs, 1, 0, false).allowed ? lagUs / (this.depthUs + 1) : 1
   }
@@ -127,12 +131,16 @@ export abstract class ExactLine implements Gauge {
   }
 
   /** Moves the end of the line back by what is wanted, as far as it lies ahead. Returns permits. */
-  protected giveBack(state: Float64Array, at: number, nowUs: number, wanted: bigint): number {
+  protected giveBack(state: Float64Array, at: number, nowUs: number, wanted: bigint, cuts = false): number {
     const end = this.endOf(state, at)
     const held = end - this.units(nowUs, 0)
     const given = larger(smaller(wanted, held), 0n)
-    if (given > 0n) this.write(state, at, end - given)
+    if (given > 0n) this.write(state, at, end - given, cuts || this.isCut(state, at))
     return Number(given) / this.intervalUnits
+  }
+
+  protected isCut(state: Float64Array, at: number): boolean {
+    return (state[at] as number) < 0
   }
 
   protected get depth(): bigint {
@@ -145,16 +153,16 @@ export abstract class ExactLine implements Gauge {
   }
 
   protected endOf(state: Float64Array, at: number): bigint {
-    return this.units(state[at] as number, state[at + 1] as number)
+    return this.units(Math.abs(state[at] as number), state[at + 1] as number)
   }
 
   protected permits(permits: number): bigint {
     return BigInt(permits) * BigInt(this.intervalUnits)
   }
 
-  private write(state: Float64Array, at: number, units: bigint): void {
+  private write(state: Float64Array, at: number, units: bigint, isCut = false): void {
     const denominator = BigInt(this.denominator)
-    state[at] = Number(units / denominator)
+    state[at] = Number(units / denominator) * (isCut ? -1 : 1)
     state[at + 1] = Number(units % denominator)
   }
 

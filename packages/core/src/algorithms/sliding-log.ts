@@ -85,7 +85,7 @@ class SlidingLog implements Algorithm {
   private used = 0
 
   constructor(limit: number, windowUs: number, maxBytes: number, blocks: LogBlocks) {
-    this.args = [limit, windowUs]
+    this.args = [limit, windowUs, maxBytes]
     this.policy = { limit, windowMs: windowUs / 1000, smooth: false }
     this.limit = limit
     this.windowUs = windowUs
@@ -298,16 +298,15 @@ class SlidingLog implements Algorithm {
   private decision(state: Float64Array, at: number, nowUs: number, waitUs: number): Decision {
     const { limit, used } = this
     const newest = state[at + NEWEST] as number
-    let balance = limit - used
+    const timeUs = Math.max(nowUs, state[at + NEWEST_TIME] as number)
+    const isFull = used < limit && !this.hasRoom(state, at, timeUs)
     let refillAfterUs = limit === 0 ? Infinity : 0
-    if (used > 0) refillAfterUs = this.freesAtUs(newest, Math.max(-balance, 0) + 1) - nowUs
-    if (balance > 0 && !this.hasRoom(state, at, nowUs)) {
-      balance = 0
-      refillAfterUs = this.roomAtUs(state, at, nowUs) - nowUs
-    }
+    if (isFull) refillAfterUs = this.roomAtUs(state, at, timeUs) - nowUs
+    else if (used > 0) refillAfterUs = this.freesAtUs(newest, Math.max(used - limit, 0) + 1) - nowUs
     const gauge = new FixedGauge({
+      code: isFull && waitUs === 0 ? 'SLUICE_LOG_FULL' : undefined,
       limit,
-      balance,
+      balance: isFull ? 0 : limit - used,
       refillAfterUs,
       resetAfterUs: used === 0 ? 0 : (state[at + NEWEST_TIME] as number) + this.windowUs - nowUs,
     })

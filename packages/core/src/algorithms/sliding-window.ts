@@ -131,7 +131,7 @@ class SlidingWindow implements Algorithm {
     return given
   }
 
-  /** Segments that still count go on to count, by the new window. */
+  /** Segments that still count go on to count, by the new window; those that come to lie in one slice become one. */
   adopt(state: Float64Array, at: number, nowUs: number, previous: Algorithm): void {
     const { windowUs } = previous as SlidingWindow
     const timeUs = Math.max(nowUs, this.newestOf(state, at))
@@ -150,8 +150,11 @@ class SlidingWindow implements Algorithm {
   }
 
   restsAt(state: Float64Array, at: number): number {
-    const newestUs = this.newestOf(state, at)
-    return newestUs === 0 ? 0 : newestUs + this.windowUs
+    let restsAtUs = 0
+    for (let segment = at; segment < at + this.lanes; segment += 2)
+      if (state[segment] !== 0)
+        restsAtUs = Math.max(restsAtUs, (state[segment + 1] as number) + this.windowUs)
+    return restsAtUs
   }
 
   load(state: Float64Array, at: number, nowUs: number): number {

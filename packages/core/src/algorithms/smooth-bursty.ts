@@ -132,6 +132,10 @@ class SmoothBursty extends Smooth implements Algorithm {
     return 0
   }
 
+  protected storedFor(balance: number): number {
+    return Math.max(0, Math.min(balance, this.maxStored))
+  }
+
   protected permitsIn(stored: number): number {
     return stored + 1
   }

@@ -133,6 +133,11 @@ class SmoothWarmingUp extends Smooth implements Algorithm {
     return aboveUs + Math.trunc(this.intervalUs * (spent - spentAbove))
   }
 
+  /** Cold: how warm it was is not in its balance. */
+  protected storedFor(): number {
+    return this.maxStored
+  }
+
   protected permitsIn(): number {
     return 1
   }

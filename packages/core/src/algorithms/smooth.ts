@@ -84,9 +84,10 @@ export abstract class Smooth implements Gauge, HoldsBalance {
   adopt(state: Float64Array, at: number, nowUs: number, previous: Algorithm): void {
     if (previous instanceof Smooth) {
       const untilFreeUs = (state[at] as number) - nowUs
-      const scale = previous.maxStored === 0 ? 0 : this.maxStored / previous.maxStored
-      state[at + 1] = previous.storedAfter(state[at + 1] as number, -untilFreeUs) * scale
-      state[at + 2] = (state[at + 2] as number) * scale
+      const stored = previous.storedAfter(state[at + 1] as number, -untilFreeUs)
+      const before = previous.maxStored
+      state[at + 1] = before === 0 ? this.fresh.stored : (stored * this.maxStored) / before
+      state[at + 2] = before === 0 ? 0 : ((state[at + 2] as number) * this.maxStored) / before
       if (untilFreeUs < 0) state[at] = nowUs
       return
     }
@@ -95,7 +96,7 @@ export abstract class Smooth implements Gauge, HoldsBalance {
     if (balance === undefined) return
     const permits = Number(balance.permits)
     state[at] = nowUs + Math.max(0, Math.ceil(-permits * this.intervalUs))
-    state[at + 1] = Math.max(0, Math.min(permits, this.maxStored))
+    state[at + 1] = this.storedFor(permits)
   }
 
   restsAt(state: Float64Array, at: number): number {
@@ -122,10 +123,13 @@ export abstract class Smooth implements Gauge, HoldsBalance {
   }
 
   balanceOf(state: Float64Array, at: number, nowUs: number): Balance | undefined {
+    if (this.restsAt(state, at) <= nowUs) return undefined
     const balance = this.balance((state[at] as number) - nowUs, state[at + 1] as number)
     return { permits: BigInt(Math.floor(balance)) - 1n, scale: 1n }
   }
 
+  /** Permits to be stored for a balance, 0 or more, that a limit of 0 has kept. */
+  protected abstract storedFor(balance: number): number
   /** Single permits that stored ones stand for when nothing is owed, a fraction included. */
   protected abstract permitsIn(stored: number): number
 

@@ -88,9 +88,15 @@ class TokenBucket extends ExactLine implements Algorithm {
   step(state: Float64Array, at: number, nowUs: number, cost: number, maxWaitUs: number, commit: boolean) {
     let fullUs = state[at] as number
     let fullPart = state[at + 1] as number
+    let sign = 1
     if (fullUs < nowUs) {
-      fullUs = nowUs
-      fullPart = 0
+      if (-fullUs > nowUs) {
+        fullUs = -fullUs
+        sign = -1
+      } else {
+        fullUs = nowUs
+        fullPart = 0
+      }
     }
     let newUs = fullUs + cost * this.intervalUs
     let newPart = fullPart + cost * this.intervalPart
@@ -109,7 +115,8 @@ class TokenBucket extends ExactLine implements Algorithm {
     if (waitUs > maxWaitUs) {
       retryAfterUs = waitUs - maxWaitUs
     } else if (commit) {
-      state[at] = fullUs = newUs
+      fullUs = newUs
+      state[at] = sign * newUs
       state[at + 1] = fullPart = newPart
     }
     return new Decision(this, waitUs, retryAfterUs, fullUs - nowUs, fullPart)
@@ -125,6 +132,7 @@ class TokenBucket extends ExactLine implements Algorithm {
     const bookedAhead = larger(held - this.depth, 0n)
     if (booking === undefined && bookedAhead > 0n) return 0
     const notRefilled = booking === undefined ? held : this.endOf(booking.mark, 0) - now
-    return this.giveBack(state, at, nowUs, smaller(this.permits(permits), notRefilled) - bookedAhead)
+    const wanted = smaller(this.permits(permits), notRefilled) - bookedAhead
+    return this.giveBack(state, at, nowUs, wanted, bookedAhead > 0n)
   }
 }

@@ -1,7 +1,7 @@
+import type { ServerResponse } from 'node:http'
 import { isPromise, type MaybePromise } from '../answer.js'
 import type { Field } from './guard.js'
 import type { Refusal } from './options.js'
-import { PROBLEM_JSON } from './problem.js'
 
 /** The part of a response that adapters write to, as in node:http. */
 export interface NodeResponse {
@@ -18,22 +18,46 @@ export function writeFields(
   fields: readonly Field[],
   response: Pick<NodeResponse, 'getHeader' | 'setHeader'>,
 ): void {
-  for (const { name, value, joins } of fields) {
+  for (const { name, value, joins, unique } of fields) {
     const before = joins ? response.getHeader(name) : undefined
-    response.setHeader(name, before === undefined ? value : joined(before, value))
+    if (before === undefined) response.setHeader(name, value)
+    else response.setHeader(name, unique ? union(before, value) : joined(before, value))
   }
 }
 
 /** Gives the default answer to a refused request, unless an answer has begun. */
-export function sendProblem(refusal: Refusal, response: NodeResponse): void {
+export function sendRefusal({ status, body }: Refusal, response: NodeResponse): void {
   if (response.headersSent) return
-  const body = JSON.stringify(refusal.problem)
-  response.statusCode = refusal.status
+  response.statusCode = status
   // An earlier handler may have described a body of its own.
-  for (const name of ['Content-Encoding', 'ETag', 'Last-Modified']) response.removeHeader(name)
-  response.setHeader('Content-Type', PROBLEM_JSON)
-  response.setHeader('Content-Length', Buffer.byteLength(body))
-  response.end(body)
+  for (const name of FOREIGN) response.removeHeader(name)
+  response.setHeader('Content-Type', body.type)
+  response.setHeader('Content-Length', Buffer.byteLength(body.text))
+  response.end(body.text)
+}
+
+/** What an earlier handler may have said of a body that is not sent. */
+export const FOREIGN = ['Content-Encoding', 'ETag', 'Last-Modified'] as const
+
+/**
+ * Takes fields out of a response that turns out to be a redirection when its head is written: a client that reads of
+ * nothing being left might not follow it.
+ */
+export function dropOnRedirect(names: readonly string[], response: ServerResponse): void {
+  if (names.length === 0) return
+  const { writeHead } = response
+  const dropped = new Set(names.map(name => name.toLowerCase()))
+  response.writeHead = function (this: ServerResponse, status: number, ...rest: never[]) {
+    if (status < 300 || status > 399) return writeHead.call(this, status, ...rest)
+    for (const name of names) this.removeHeader(name)
+    const kept = rest.map(part => without(part, dropped) as never)
+    return writeHead.call(this, status, ...kept)
+  } as ServerResponse['writeHead']
+}
+
+function without(headers: unknown, dropped: ReadonlySet<string>): unknown {
+  if (typeof headers !== 'object' || headers === null || Array.isArray(headers)) return headers
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !dropped.has(name.toLowerCase())))
 }
 
 /**
@@ -62,5 +86,15 @@ function joined(before: number | string | readonly string[], value: string): str
   return [before, value]
     .flat()
     .filter(line => line !== '')
+    .join(', ')
+}
+
+/** A list of names, none of them twice in whatever case. */
+function union(before: number | string | readonly string[], value: string): string {
+  const names = joined(before, value)
+    .split(',')
+    .map(name => name.trim())
+  return [...new Map(names.toReversed().map(name => [name.toLowerCase(), name])).values()]
+    .toReversed()
     .join(', ')
 }

@@ -1,37 +1,45 @@
 import { isPromise, type MaybePromise, proceed } from '../answer.js'
+import { keyOf, lineOf } from '../combine.js'
 import { checkCost } from '../cost.js'
 import type { Decision } from '../decision.js'
 import { coded, invalidPrivately, type SluiceError } from '../errors.js'
+import { failedDecision, isStoreError } from '../guarded-ledger.js'
 import { JointDecision } from '../joint-decision.js'
+import { addUp, decideJointly, every, type JointAsk, noteJointly } from '../joint-ledger.js'
+import { membersOf } from '../joint-limiter.js'
+import { LedgerLimiter } from '../ledger-limiter.js'
 import type { Limiter } from '../limiter.js'
 import { RateLimitedError } from '../rate-limited-error.js'
-import { limitField, policyField, reportOf, retryAfterSeconds } from './headers.js'
-import { addressKey } from './identity.js'
+import { ClientKeys, type Host, type Message } from './client.js'
+import { fieldsOf } from './dialects.js'
+import {
+  floorUnits,
+  isVisible,
+  type PolicyReport,
+  policyField,
+  reportOf,
+  retryAfterSeconds,
+} from './headers.js'
 import { AgeWatch, ChoiceWatch } from './made-per-request.js'
-import { meetsAgain } from './meetings.js'
+import { distinctName, meetsAgain } from './meetings.js'
 import {
   checkLimiter,
   type Exchange,
   type HttpOptions,
   LONGEST_HOLD_MS,
+  type PolicyRule,
   type Refusal,
   rulesOf,
 } from './options.js'
-import { quotaExceeded } from './problem.js'
-
-/** What the room must know of a framework's requests. */
-export interface Host<Request> {
-  /** The client's address as the framework sees it; undefined when there is none. */
-  address(request: Request): string | undefined
-  /** Whether the client's connection is closed. */
-  gone(request: Request): boolean
-}
+import { problemBody, quotaExceeded, statedBody, temporaryReducedCapacity } from './problem.js'
 
 /** A header field to send. One that `joins` is appended to a value that is there already. */
 export interface Field {
   readonly name: string
   readonly value: string
   readonly joins: boolean
+  /** Whether members that are there already are not to come twice. */
+  readonly unique?: boolean
 }
 
 /** What to do with a request. */
@@ -40,7 +48,13 @@ export type Verdict =
   | { readonly outcome: 'skipped' }
   /** The client has gone: do nothing, not even go on. */
   | { readonly outcome: 'abandoned' }
-  | { readonly outcome: 'allowed'; readonly decision: Decision; readonly fields: readonly Field[] }
+  | {
+      readonly outcome: 'allowed'
+      readonly decision: Decision
+      readonly fields: readonly Field[]
+      /** Names of fields that are not to go out with a redirection, which a client might not follow then. */
+      readonly dropsOnRedirect: readonly string[]
+    }
   | {
       readonly outcome: 'refused'
       readonly decision: Decision
@@ -65,95 +79,159 @@ export interface Guard<Request> {
 }
 
 /**
- * Makes the decisions of an adapter: which limiter, which key, what cost, and what the answer says. Throws like
- * `createLimiter` for bad options; the guard throws, or rejects with, what a callback throws and coded errors for what
+ * Makes the decision function of an adapter. Throws for bad options as `rateLimit` does.
+ *
+ * The function throws, or its promise rejects, with what a callback has thrown or with an error of a stable code for what
  * a callback should not have returned, and has charged nothing then.
  *
  * @example
  * const guard = createGuard({ limit: 100, window: '1m' }, {
  *   address: request => request.socket.remoteAddress,
- *   gone: request => request.socket.destroyed,
+ *   message: request => request,
  * })
  * const verdict = await guard(request, response)
  */
 export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: Host<X[0]>): Guard<X[0]> {
+  type Request = X[0]
   const rules = rulesOf(options)
+  const [only, ...others] = rules.policies as [PolicyRule<X>, ...PolicyRule<X>[]]
+  const clients = new ClientKeys(host, rules.findClient, rules.ipv6Prefix)
   const policyTexts = new PolicyTexts()
   const held = new Set<AbortController>()
   const age = new AgeWatch()
   const choices = new ChoiceWatch()
 
   // Each step goes on by a call while answers are at hand, and makes a promise only for one that is not.
-  const guard = (request: X[0], response: Closing): MaybePromise<Verdict> => {
-    age.see()
-    return typeof rules.limiter === 'function'
-      ? proceed(rules.limiter(request), limiter => withLimiter(request, response, checkChoice(limiter)))
-      : withLimiter(request, response, rules.limiter)
+  const guard = (request: Request, response: Closing): MaybePromise<Verdict> => {
+    const message = host.message(request)
+    age.see(message)
+    if (rules.skipPreflight && isPreflight(message)) return SKIPPED
+    if (others.length > 0)
+      return proceed(
+        every(rules.policies, rule => askOf(rule, request, message)),
+        asks => decideAll(request, message, response, asks),
+      )
+    const ask = askOf(only, request, message)
+    return isPromise(ask)
+      ? ask.then(ask => decide(request, message, response, ask))
+      : decide(request, message, response, ask)
   }
   const close = () => {
     for (const wait of held) wait.abort(coded(new Error('the server is closing'), 'SLUICE_CLOSED', 'maxWait'))
   }
   return Object.assign(guard, { close })
 
-  function withLimiter(request: X[0], response: Closing, limiter: Limiter | null): MaybePromise<Verdict> {
-    if (limiter === null) return SKIPPED
-    if (typeof rules.limiter === 'function') choices.see(limiter)
-    if (rules.key === undefined) return withKey(request, response, limiter, clientKey(request, host))
-    const key = rules.key(request)
+  /** What a policy asks for a request: undefined for nothing. */
+  function askOf(rule: PolicyRule<X>, request: Request, message: Message): MaybePromise<Ask<X> | undefined> {
+    const { limiter } = rule
+    if (typeof limiter !== 'function') return askWith(rule, limiter, request, message)
+    return proceed(limiter(request), chosen => {
+      const limiter = checkChoice(chosen)
+      if (limiter === null) return undefined
+      choices.see(limiter)
+      return askWith(rule, limiter, request, message)
+    })
+  }
+
+  function askWith(
+    rule: PolicyRule<X>,
+    limiter: Limiter,
+    request: Request,
+    message: Message,
+  ): MaybePromise<Ask<X> | undefined> {
+    if (rule.key === undefined) {
+      if (isGone(message)) return undefined
+      return withCost(rule, limiter, request, clients.of(request, message))
+    }
+    const key = rule.key(request)
     return isPromise(key)
-      ? key.then(key => withKey(request, response, limiter, statedKey(key)))
-      : withKey(request, response, limiter, statedKey(key))
+      ? key.then(key => withCost(rule, limiter, request, statedKey(key)))
+      : withCost(rule, limiter, request, statedKey(key))
   }
 
-  function withKey(
-    request: X[0],
-    response: Closing,
+  function withCost(
+    rule: PolicyRule<X>,
     limiter: Limiter,
-    key: string | Verdict,
-  ): MaybePromise<Verdict> {
-    if (typeof key !== 'string') return key
-    if (typeof rules.cost === 'number') return decide(request, response, limiter, key, rules.cost)
-    const cost = rules.cost(request)
+    request: Request,
+    key: string | null,
+  ): MaybePromise<Ask<X> | undefined> {
+    if (key === null) return undefined
+    if (typeof rule.cost === 'number') return { rule, limiter, key, cost: rule.cost }
+    const cost = rule.cost(request)
     return isPromise(cost)
-      ? cost.then(cost => decide(request, response, limiter, key, checkCost(cost)))
-      : decide(request, response, limiter, key, checkCost(cost))
+      ? cost.then(cost => ({ rule, limiter, key, cost: checkCost(cost) }))
+      : { rule, limiter, key, cost: checkCost(cost) }
   }
 
+  /** By one limiter. */
   function decide(
-    request: X[0],
+    request: Request,
+    message: Message,
     response: Closing,
-    limiter: Limiter,
-    key: string,
-    cost: number,
+    ask: Ask<X> | undefined,
   ): MaybePromise<Verdict> {
-    if (host.gone(request)) return ABANDONED
+    if (isGone(message)) return ABANDONED
+    if (ask === undefined) return SKIPPED
+    const { limiter, key, cost } = ask
     if (meetsAgain(request, limiter, key)) return SKIPPED
     const maxWaitMs = rules.maxWaitMs ?? limiter.policy.maxWaitMs ?? 0
-    if (maxWaitMs > 0) return hold(response, limiter, key, cost, Math.min(maxWaitMs, LONGEST_HOLD_MS))
+    if (maxWaitMs > 0) return hold(request, response, [ask], limiter, key, cost, maxWaitMs)
     const decision = limiter.tryAcquire(key, cost === 1 ? undefined : { cost })
     return isPromise(decision)
-      ? decision.then(decision => verdictOf(limiter, decision as Decision))
-      : verdictOf(limiter, decision)
+      ? decision.then(
+          decision => conclude(request, [ask], decision as Decision),
+          error => storeFailed(request, error),
+        )
+      : conclude(request, [ask], decision)
+  }
+
+  /** By several limiters, all or none. */
+  function decideAll(
+    request: Request,
+    message: Message,
+    response: Closing,
+    stated: readonly (Ask<X> | undefined)[],
+  ): MaybePromise<Verdict> {
+    if (isGone(message)) return ABANDONED
+    const asks = stated.filter(ask => ask !== undefined)
+    if (asks.length <= 1) return decide(request, message, response, asks[0])
+    const joint = addUp(asks.flatMap(jointAsks)).filter(
+      ({ limiter, key }) => !meetsAgain(request, limiter, key),
+    )
+    if (joint.length === 0) return SKIPPED
+    if (rules.maxWaitMs !== undefined && rules.maxWaitMs > 0)
+      return hold(request, response, joint, lineOf(joint), keyOf(joint), 1, rules.maxWaitMs)
+    const decided = proceed(decideJointly(joint, true), ({ decision }) => noteJointly(joint, decision))
+    return isPromise(decided)
+      ? decided.then(
+          decision => conclude(request, joint, decision),
+          error => storeFailed(request, error),
+        )
+      : conclude(request, joint, decided)
   }
 
   /** Waits for the permits, as long as the client does. */
   async function hold(
+    request: Request,
     response: Closing,
+    asks: readonly Ask<X>[],
     limiter: Limiter,
     key: string,
     cost: number,
-    maxWait: number,
+    maxWaitMs: number,
   ): Promise<Verdict> {
     const wait = new AbortController()
     const onClose = () => wait.abort(ABANDONED)
     held.add(wait)
     response.once('close', onClose)
     try {
+      const maxWait = Math.min(maxWaitMs, LONGEST_HOLD_MS)
       const decision = await limiter.acquire(key, { cost, maxWait, signal: wait.signal })
-      return verdictOf(limiter, decision)
+      return await conclude(request, asks, decision)
     } catch (error) {
-      if (error instanceof RateLimitedError) return verdictOf(limiter, error.decision)
+      if (error instanceof RateLimitedError) return await conclude(request, asks, error.decision)
       if (error === ABANDONED) return ABANDONED
+      if (isStoreError(error)) return await storeFailed(request, error)
       if ((error as Partial<SluiceError> | null)?.code !== 'SLUICE_CLOSED') throw error
       // What all three frameworks make a 503 of.
       throw Object.assign(error as Error, { status: 503, statusCode: 503 })
@@ -163,35 +241,129 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     }
   }
 
-  function verdictOf(limiter: Limiter, decision: Decision): Verdict {
-    const reports =
-      decision instanceof JointDecision
-        ? decision.parts.map(part => reportOf(part.limiter, part.policy, part.decision))
-        : [reportOf(limiter.name, limiter.policy, decision)]
-    const fields: Field[] = []
-    if (rules.headers) {
-      const policy = reports.length === 1 ? policyTexts.of(limiter) : policyField(reports)
-      const limit = limitField(reports)
-      if (policy !== undefined) fields.push({ name: 'RateLimit-Policy', value: policy, joins: true })
-      if (limit !== undefined) fields.push({ name: 'RateLimit', value: limit, joins: true })
-    }
-    if (decision.allowed) return { outcome: 'allowed', decision, fields }
+  /** What follows from a decision. */
+  function conclude(request: Request, asks: readonly Ask<X>[], decision: Decision): MaybePromise<Verdict> {
+    if (rules.onDecision === undefined) return verdictOf(request, asks, decision)
+    const refused = !decision.allowed && !rules.dryRun
+    return proceed(rules.onDecision(request, { decision, refused }), () => verdictOf(request, asks, decision))
+  }
 
+  function verdictOf(request: Request, asks: readonly Ask<X>[], decision: Decision): MaybePromise<Verdict> {
+    const isJoint = decision instanceof JointDecision
+    const failure = isJoint
+      ? decision.parts.find(({ decision }) => decision.code === 'SLUICE_STORE_ERROR' && !decision.allowed)
+      : decision.code === 'SLUICE_STORE_ERROR'
+    if (failure && !decision.allowed) return unavailable(request, decision)
+    const reports = isJoint
+      ? jointReports(request, asks, decision)
+      : singleReport(request, asks[0] as Ask<X>, decision)
+    const fields = fieldsOf(reports, rules, () => nowMs(asks), policyText(asks, reports))
+    const limits = fields.filter(({ name }) => name !== 'RateLimit-Policy').map(({ name }) => name)
+
+    if (decision.allowed || rules.dryRun) {
+      if (rules.exposeHeaders) expose(fields)
+      const isSpent = reports.some(report => isVisible(report) && floorUnits(report.remaining) === 0)
+      return { outcome: 'allowed', decision, fields, dropsOnRedirect: isSpent ? limits : NO_NAMES }
+    }
     const retryAfter = retryAfterSeconds(reports)
     if (retryAfter !== undefined)
       fields.push({ name: 'Retry-After', value: String(retryAfter), joins: false })
-    fields.push({ name: 'Cache-Control', value: 'no-store', joins: false })
-    const status = 429
+    const violated = reports.filter(report => report.violated && report.hidden !== true)
     const problem = quotaExceeded(
-      status,
-      reports.filter(({ violated }) => violated).map(({ name }) => name),
+      rules.status,
+      violated.map(({ name }) => name),
     )
-    return { outcome: 'refused', decision, fields, refusal: { decision, status, retryAfter, problem } }
+    return refused(request, fields, { decision, status: rules.status, retryAfter, problem })
   }
+
+  function refused(request: Request, fields: Field[], refusal: Omit<Refusal, 'body'>): MaybePromise<Verdict> {
+    if (rules.exposeHeaders) expose(fields)
+    fields.push({ name: 'Cache-Control', value: 'no-store', joins: false })
+    const { decision } = refusal
+    if (rules.body === undefined)
+      return {
+        outcome: 'refused',
+        decision,
+        fields,
+        refusal: { ...refusal, body: problemBody(refusal.problem) },
+      }
+    return proceed(rules.body(request, refusal), body => ({
+      outcome: 'refused',
+      decision,
+      fields,
+      refusal: { ...refusal, body: statedBody(body) },
+    }))
+  }
+
+  /** A store has failed, and its limiter leaves it to the route what that means. */
+  function storeFailed(request: Request, error: unknown): MaybePromise<Verdict> {
+    if (!isStoreError(error) || rules.onStoreError === 'throw') throw error
+    return rules.onStoreError === 'allow' ? SKIPPED : unavailable(request, failedDecision(false))
+  }
+
+  function unavailable(request: Request, decision: Decision): MaybePromise<Verdict> {
+    const status = 503
+    const problem = temporaryReducedCapacity(status)
+    return refused(request, [], { decision, status, retryAfter: undefined, problem })
+  }
+
+  function singleReport(
+    request: Request,
+    { rule, limiter, key }: Ask<X>,
+    decision: Decision,
+  ): PolicyReport[] {
+    if (decision.code === 'SLUICE_STORE_ERROR') return []
+    const report = reportOf(rule.name ?? limiter.name, limiter.policy, decision, rules.paced)
+    return [completed(request, rule, key, report)]
+  }
+
+  function jointReports(request: Request, asks: readonly Ask<X>[], { parts }: JointDecision): PolicyReport[] {
+    // A combination is one ask with several parts, policies are one ask for each.
+    const isCombination = asks.length < parts.length
+    return parts.flatMap(({ limiter, policy, key, decision }, index) => {
+      if (decision.code === 'SLUICE_STORE_ERROR') return []
+      const { rule } = asks[isCombination ? 0 : index] as Ask<X>
+      const report = reportOf(rule.name ?? limiter, policy, decision, rules.paced)
+      return [completed(request, rule, key, report)]
+    })
+  }
+
+  function completed(request: Request, rule: PolicyRule<X>, key: string, report: PolicyReport): PolicyReport {
+    if (report.limit === Infinity || rule.hidden) return { ...report, hidden: rule.hidden }
+    const name = distinctName(request, report.name)
+    if (name === report.name && rule.unit === undefined && rules.partition === undefined) return report
+    return { ...report, name, unit: rule.unit, partition: rules.partition?.(key) }
+  }
+
+  /** The text of RateLimit-Policy, where it is that of one limiter and no more. */
+  function policyText(asks: readonly Ask<X>[], reports: readonly PolicyReport[]): string | undefined {
+    const [ask] = asks
+    const [report] = reports
+    if (reports.length !== 1 || ask === undefined || report === undefined) return undefined
+    const isPlain =
+      report.name === ask.limiter.name && report.unit === undefined && report.partition === undefined
+    return isPlain && report.hidden !== true ? policyTexts.of(ask.limiter) : undefined
+  }
+}
+
+/** What a request asks of a limiter, and by which policy. */
+interface Ask<X extends Exchange> {
+  readonly rule: PolicyRule<X>
+  readonly limiter: Limiter
+  readonly key: string
+  readonly cost: number
 }
 
 const SKIPPED: Verdict = { outcome: 'skipped' }
 const ABANDONED: Verdict = { outcome: 'abandoned' }
+const NO_NAMES: readonly string[] = []
+
+function jointAsks<X extends Exchange>({ rule, limiter, key, cost }: Ask<X>): (JointAsk & Ask<X>)[] {
+  const members = membersOf(limiter)
+  // The members of a combination have names of their own.
+  const own = members.length === 1 ? rule : { ...rule, name: undefined }
+  return members.map(member => ({ rule: own, limiter: member, key, cost }))
+}
 
 /** The value of RateLimit-Policy changes only when a limiter's policy does. */
 class PolicyTexts {
@@ -209,29 +381,42 @@ class PolicyTexts {
   }
 }
 
+/** Scripts of other origins may read the fields that are sent. */
+function expose(fields: Field[]): void {
+  if (fields.length > 0)
+    fields.push({
+      name: 'Access-Control-Expose-Headers',
+      value: fields.map(({ name }) => name).join(', '),
+      joins: true,
+      unique: true,
+    })
+}
+
+/** The time by the clock of a limiter of ours, for fields that are times of day. */
+function nowMs<X extends Exchange>(asks: readonly Ask<X>[]): number {
+  const limiter = asks[0]?.limiter
+  return limiter instanceof LedgerLimiter ? limiter.clock.nowUs() / 1000 : Date.now()
+}
+
+function isPreflight({ method, headers }: Message): boolean {
+  return (
+    method === 'OPTIONS' &&
+    headers.origin !== undefined &&
+    headers['access-control-request-method'] !== undefined
+  )
+}
+
+function isGone({ socket }: Message): boolean {
+  return socket?.destroyed === true
+}
+
 function checkChoice(limiter: Limiter | null): Limiter | null {
   return limiter === null ? null : checkLimiter(limiter, 'a limiter, or null for no limit')
 }
 
-function clientKey<Request>(request: Request, host: Host<Request>): string | Verdict {
-  const address = host.address(request)
-  const key = address === undefined ? undefined : addressKey(address)
-  if (key !== undefined) return key
-  if (host.gone(request)) return ABANDONED
-  const trouble =
-    address === undefined
-      ? 'the request has no client address to be limited by'
-      : "the framework's client address is not an IP address (check how it trusts proxies)"
-  throw coded(
-    new Error(`key: ${trouble}; set the key option, such as key: req => req.user.id`),
-    'SLUICE_NO_CLIENT_ADDRESS',
-    'key',
-  )
-}
-
-function statedKey(key: unknown): string | Verdict {
+function statedKey(key: unknown): string | null {
   if (typeof key === 'string' && key !== '') return key
-  if (key === null) return SKIPPED
+  if (key === null) return null
   if ((typeof key === 'number' && Number.isFinite(key)) || typeof key === 'bigint') return String(key)
   throw invalidPrivately(
     TypeError,

@@ -12,7 +12,17 @@ import type { Decision } from '../decision.js'
  */
 
 /** Names of the parameters; the drafts have renamed them before. */
-const PARAMETER = { quota: 'q', window: 'w', remaining: 'r', reset: 't' } as const
+const PARAMETER = {
+  quota: 'q',
+  unit: 'qu',
+  window: 'w',
+  remaining: 'r',
+  reset: 't',
+  partition: 'pk',
+} as const
+
+/** What a quota counts; requests, the default, are not written. */
+export type QuotaUnit = 'requests' | 'content-bytes' | 'concurrent-requests'
 
 /** What a response says about one policy. Times in milliseconds; undefined or infinite ones are left out. */
 export interface PolicyReport {
@@ -27,16 +37,21 @@ export interface PolicyReport {
   readonly violated: boolean
   /** When violated: until this request would pass; Infinity for never. */
   readonly waitMs?: number | undefined
+  readonly unit?: QuotaUnit | undefined
+  /** Bytes that stand for whom the quota is counted by, in base64. */
+  readonly partition?: string | undefined
+  /** Counted, and in no field. */
+  readonly hidden?: boolean | undefined
 }
 
 /** What a decision of a limiter means for the policy of that name. */
-export function reportOf(name: string, policy: Policy, decision: Decision): PolicyReport {
+export function reportOf(name: string, policy: Policy, decision: Decision, paced = false): PolicyReport {
   return {
     name,
     limit: policy.limit,
     windowMs: policy.windowMs,
     remaining: decision.remaining,
-    resetMs: resetMs(policy, decision),
+    resetMs: resetMs(policy, decision, paced),
     violated: !decision.allowed,
     waitMs: decision.waitMs,
   }
@@ -78,35 +93,50 @@ export function ceilSeconds(ms: number | undefined): number | undefined {
 const LARGEST_INTEGER = 999_999_999_999_999
 const LONGEST_SECONDS = 2 ** 31 - 1
 
+/** Whether a policy is in the fields. */
+export function isVisible({ limit, hidden }: PolicyReport): boolean {
+  return limit !== Infinity && hidden !== true
+}
+
 function list(
   reports: readonly PolicyReport[],
   memberOf: (report: PolicyReport) => string,
 ): string | undefined {
   let members: string | undefined
   for (const report of reports) {
-    if (report.limit === Infinity) continue
+    if (!isVisible(report)) continue
     members = members === undefined ? memberOf(report) : `${members}, ${memberOf(report)}`
   }
   return members
 }
 
-function policyMember({ name, limit, windowMs }: PolicyReport): string {
-  const window = ceilSeconds(windowMs)
-  const member = `${quoted(name)};${PARAMETER.quota}=${floorUnits(limit)}`
-  return window === undefined ? member : `${member};${PARAMETER.window}=${Math.max(1, window)}`
+function policyMember({ name, limit, windowMs, unit, partition }: PolicyReport): string {
+  const window = windowSeconds(windowMs)
+  let member = `${quoted(name)};${PARAMETER.quota}=${floorUnits(limit)}`
+  if (unit !== undefined && unit !== 'requests') member += `;${PARAMETER.unit}="${unit}"`
+  if (window !== undefined) member += `;${PARAMETER.window}=${window}`
+  return partition === undefined ? member : `${member};${PARAMETER.partition}=:${partition}:`
 }
 
 function limitMember(report: PolicyReport): string {
   const reset = resetSeconds(report)
-  const member = `${quoted(report.name)};${PARAMETER.remaining}=${floorUnits(report.remaining)}`
-  return reset === undefined ? member : `${member};${PARAMETER.reset}=${reset}`
+  let member = `${quoted(report.name)};${PARAMETER.remaining}=${floorUnits(report.remaining)}`
+  if (reset !== undefined) member += `;${PARAMETER.reset}=${reset}`
+  return report.partition === undefined ? member : `${member};${PARAMETER.partition}=:${report.partition}:`
+}
+
+/** Seconds of a window, at least 1; undefined for a policy without one. */
+export function windowSeconds(windowMs: number | undefined): number | undefined {
+  const seconds = ceilSeconds(windowMs)
+  return seconds === undefined ? undefined : Math.max(1, seconds)
 }
 
 function quoted(name: string): string {
   return name.includes('"') || name.includes('\\') ? `"${name.replace(/["\\]/g, '\\$&')}"` : `"${name}"`
 }
 
-function resetSeconds(report: PolicyReport): number | undefined {
+/** Seconds until more of a quota is there, or until a refused request passes; undefined for never and unknown. */
+export function resetSeconds(report: PolicyReport): number | undefined {
   if (report.violated) {
     if (report.waitMs === Infinity) return undefined
     const seconds = ceilSeconds(report.waitMs) ?? ceilSeconds(report.resetMs) ?? ceilSeconds(report.windowMs)
@@ -118,11 +148,12 @@ function resetSeconds(report: PolicyReport): number | undefined {
 
 /**
  * A policy that refills one by one announces for how long the rest should last: "40 left, 1 second" would invite 40
- * requests a second.
+ * requests a second. `paced` is for windows that are to do the same.
  */
-function resetMs(policy: Policy, decision: Decision): number {
+function resetMs(policy: Policy, decision: Decision, paced: boolean): number {
   const remaining = floorUnits(decision.remaining)
-  if (policy.smooth && policy.windowMs !== undefined && remaining > 0)
-    return (remaining * policy.windowMs) / policy.limit
-  return decision.refillAfterMs
+  const { windowMs, limit, smooth } = policy
+  if (windowMs === undefined || remaining === 0 || !(smooth || paced)) return decision.refillAfterMs
+  const lastsMs = (remaining * windowMs) / limit
+  return smooth ? lastsMs : Math.max(lastsMs, decision.refillAfterMs)
 }

@@ -15,6 +15,14 @@ import { isIP } from 'node:net'
  * addressKey('[2001:db8:1:2345::5]:443') // '2001:db8:1:2300::/56'
  */
 export function addressKey(text: string, prefix = 56): string | undefined {
+  const address = plainAddress(text)
+  if (address === undefined || isIP(address) === 4) return address
+  const groups = groupsOf(address)
+  return prefix === 128 ? compressed(groups) : `${compressed(masked(groups, prefix))}/${prefix}`
+}
+
+/** An address without port, brackets, zone and quotes, an IPv4 one as such however it came; undefined for what is none. */
+export function plainAddress(text: string): string | undefined {
   if (isIP(text) === 4) return text
   const address = bareAddress(text)
   const version = isIP(address)
@@ -22,8 +30,13 @@ export function addressKey(text: string, prefix = 56): string | undefined {
   // How a dual-stack socket writes an IPv4 address, spelt out because it is so common.
   if (address.startsWith('::ffff:') && isIP(address.slice(7)) === 4) return address.slice(7)
   const groups = groupsOf(address)
-  if (hasPrefix(groups, MAPPED) || hasPrefix(groups, NAT64)) return dotted(groups)
-  return prefix === 128 ? compressed(groups) : `${compressed(masked(groups, prefix))}/${prefix}`
+  return hasPrefix(groups, MAPPED) || hasPrefix(groups, NAT64) ? dotted(groups) : address
+}
+
+/** The IPv4 form of a network of mapped addresses: `::ffff:10.0.0.0/104` is 10.0.0.0/8. */
+export function plainNetwork(address: string, prefix: number): readonly [address: string, prefix: number] {
+  if (isIP(address) !== 6 || prefix < 96 || !hasPrefix(groupsOf(address), MAPPED)) return [address, prefix]
+  return [dotted(groupsOf(address)), prefix - 96]
 }
 
 /** ::ffff:0:0/96 (RFC 4291 2.5.5.2). */

@@ -1,22 +1,30 @@
 export { type MaybePromise, proceed } from '../answer.js'
 export { coded, invalid } from '../errors.js'
-export { finish, type NodeResponse, sendProblem, writeFields } from './answering.js'
+export { dropOnRedirect, FOREIGN, finish, type NodeResponse, sendRefusal, writeFields } from './answering.js'
+export type { Host, Message } from './client.js'
+export type { Dialect, LegacyReset } from './dialects.js'
 export {
   type Closing,
   createGuard,
   type Field,
   type Guard,
-  type Host,
   type Verdict,
 } from './guard.js'
+export type { QuotaUnit } from './headers.js'
 export { addressKey } from './identity.js'
 export type {
+  Answer,
+  CountingOptions,
   Exchange,
   HttpOptions,
   LimitDoor,
   LimiterDoor,
+  Outcome,
+  PoliciesDoor,
+  PolicyOptions,
   Refusal,
   RequestKey,
   RequestOptions,
 } from './options.js'
-export { PROBLEM_JSON, type Problem } from './problem.js'
+export type { Body, Problem } from './problem.js'
+export type { ProxyOptions } from './proxies.js'

@@ -1,3 +1,5 @@
+import { invalid, type SluiceErrorCode } from '../errors.js'
+
 /** The body of a refusal: problem details (RFC 9457) of a type the RateLimit drafts register. */
 export interface Problem {
   /** A URI that names the kind of problem. */
@@ -6,19 +8,44 @@ export interface Problem {
   readonly title: string
   /** The status of the response. */
   readonly status: number
-  /** Names of the policies that refused. */
+  /** Names of the policies that refused, unless all of them are hidden. */
   readonly 'violated-policies'?: readonly string[]
 }
 
 /** The media type of a problem. */
 export const PROBLEM_JSON = 'application/problem+json'
 
+/** A body, ready to be sent. */
+export interface Body {
+  /** Its media type. */
+  readonly type: string
+  readonly text: string
+}
+
 /** The client has used up what its policies grant. */
 export function quotaExceeded(status: number, violatedPolicies: readonly string[]): Problem {
-  return {
-    type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
-    title: 'Quota Exceeded',
-    status,
-    'violated-policies': violatedPolicies,
-  }
+  return problem('quota-exceeded', 'Quota Exceeded', status, violatedPolicies)
+}
+
+/** The server cannot tell whether the client may pass. */
+export function temporaryReducedCapacity(status: number): Problem {
+  return problem('temporary-reduced-capacity', 'Temporary Reduced Capacity', status, [])
+}
+
+/** A problem as the body of an answer. */
+export function problemBody(problem: Problem): Body {
+  return { type: PROBLEM_JSON, text: JSON.stringify(problem) }
+}
+
+/** What a `body` option, or a function given for it, has come up with: a text, or anything that is JSON. */
+export function statedBody(value: unknown, code: SluiceErrorCode = 'SLUICE_INVALID_BODY'): Body {
+  if (typeof value === 'string') return { type: 'text/plain; charset=utf-8', text: value }
+  const text = typeof value === 'object' && value !== null ? JSON.stringify(value) : undefined
+  if (text === undefined) throw invalid(TypeError, 'body', 'a text or an object', value, code)
+  return { type: 'application/json; charset=utf-8', text }
+}
+
+function problem(kind: string, title: string, status: number, violated: readonly string[]): Problem {
+  const problem = { type: `https://iana.org/assignments/http-problem-types#${kind}`, title, status }
+  return violated.length === 0 ? problem : { ...problem, 'violated-policies': violated }
 }

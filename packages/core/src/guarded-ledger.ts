@@ -1,0 +1,143 @@
+import type { Algorithm, Booking } from './algorithm.js'
+import type { Deadlines } from './deadlines.js'
+import { Decision, FixedGauge } from './decision.js'
+import { coded } from './errors.js'
+import type { Booked, Ledger } from './store.js'
+
+/** What an ask is answered while the store fails. */
+export type OnStoreError = 'allow' | 'refuse' | 'throw'
+
+/**
+ * The keys of a limiter on an asynchronous store that may fail: every call ends within the deadline, an answer that is none
+ * is an error, and an error is what `onStoreError` says. A call that fails is not made again, and counts as charged,
+ * because nobody knows.
+ */
+export class GuardedLedger implements Ledger<true> {
+  readonly async = true
+  private readonly ledger: Ledger<true>
+  private readonly deadlines: Deadlines
+  private readonly onStoreError: OnStoreError
+  private readonly onFailure: (error: Error) => void
+
+  constructor(
+    ledger: Ledger<true>,
+    deadlines: Deadlines,
+    onStoreError: OnStoreError,
+    onFailure: (error: Error) => void,
+  ) {
+    this.ledger = ledger
+    this.deadlines = deadlines
+    this.onStoreError = onStoreError
+    this.onFailure = onFailure
+  }
+
+  get keys(): number | undefined {
+    return this.ledger.keys
+  }
+
+  get forgotten(): number | undefined {
+    return this.ledger.forgotten
+  }
+
+  decide(key: string, cost: number, maxWaitUs: number, commit: boolean): Promise<Decision> {
+    return this.ask(() => this.ledger.decide(key, cost, maxWaitUs, commit), isDecision, failedDecision)
+  }
+
+  book(key: string, cost: number, maxWaitUs: number): Promise<Booked> {
+    return this.ask(
+      () => this.ledger.book(key, cost, maxWaitUs),
+      booked => isDecision((booked as Booked | undefined)?.decision),
+      allowed => ({ decision: failedDecision(allowed) }),
+    )
+  }
+
+  cancel(key: string, booking: Booking): Promise<number> {
+    return this.ask(() => this.ledger.cancel(key, booking), isCount, none)
+  }
+
+  refund(key: string, booking: Booking): Promise<number> {
+    return this.ask(() => this.ledger.refund(key, booking), isCount, none)
+  }
+
+  release(key: string, permits: number): Promise<number> {
+    return this.ask(() => this.ledger.release(key, permits), isCount, none)
+  }
+
+  drain(key: string): Promise<number> {
+    return this.ask(() => this.ledger.drain(key), isCount, none)
+  }
+
+  reset(key: string): Promise<void> {
+    return this.call(() => this.ledger.reset(key), isAnything)
+  }
+
+  update(algorithm: Algorithm): Promise<void> {
+    return this.call(() => this.ledger.update(algorithm), isAnything)
+  }
+
+  /** A call whose failure has an answer. */
+  private ask<T>(
+    act: () => Promise<T>,
+    isAnswer: (value: unknown) => boolean,
+    failed: (allowed: boolean) => T,
+  ): Promise<T> {
+    const answer = this.call(act, isAnswer)
+    return this.onStoreError === 'throw' ? answer : answer.catch(() => failed(this.onStoreError === 'allow'))
+  }
+
+  private async call<T>(act: () => Promise<T>, isAnswer: (value: unknown) => boolean): Promise<T> {
+    try {
+      const answer = await this.deadlines.keep(Promise.resolve(act()))
+      if (isAnswer(answer)) return answer
+      throw coded(
+        new TypeError('the store has answered with what is no answer'),
+        'SLUICE_STORE_ERROR',
+        'store',
+      )
+    } catch (error) {
+      const failure = storeError(error)
+      this.onFailure(failure)
+      throw failure
+    }
+  }
+}
+
+/** Whether an error is the failure of a store. */
+export function isStoreError(error: unknown): boolean {
+  return (error as { code?: unknown } | null | undefined)?.code === 'SLUICE_STORE_ERROR'
+}
+
+function storeError(error: unknown): Error {
+  if (isStoreError(error)) return error as Error
+  return coded(new Error('a call to the store has failed', { cause: error }), 'SLUICE_STORE_ERROR', 'store')
+}
+
+/** A decision because the store has failed: nobody knows any figure. */
+export function failedDecision(allowed: boolean): Decision {
+  const waitUs = allowed ? 0 : Infinity
+  return new Decision(UNKNOWN, waitUs, waitUs, 0, 0)
+}
+
+const UNKNOWN = new FixedGauge({
+  code: 'SLUICE_STORE_ERROR',
+  limit: Infinity,
+  balance: 0,
+  refillAfterUs: 0,
+  resetAfterUs: 0,
+})
+
+function isDecision(value: unknown): boolean {
+  return value instanceof Decision
+}
+
+function isCount(value: unknown): boolean {
+  return typeof value === 'number' && value >= 0
+}
+
+function isAnything(): boolean {
+  return true
+}
+
+function none(): number {
+  return 0
+}

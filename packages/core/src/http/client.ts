@@ -1,0 +1,80 @@
+import { coded } from '../errors.js'
+import { warnOnce } from '../warnings.js'
+import { addressKey, plainAddress } from './identity.js'
+import type { FindClient, Headers } from './proxies.js'
+
+/** A request as node:http has it. */
+export interface Message {
+  readonly method?: string | undefined
+  readonly headers: Headers
+  readonly socket?: { readonly remoteAddress?: string | undefined; readonly destroyed?: boolean } | undefined
+}
+
+/** What the room must know of a framework's requests. */
+export interface Host<Request> {
+  /** The client's address as the framework sees it; undefined when there is none. */
+  address(request: Request): string | undefined
+  /** The request below the framework's. */
+  message(request: Request): Message
+  /** Whether the framework believes whatever a forwarded header says. */
+  believesAnybody?(request: Request): boolean
+}
+
+/** The default key of requests: the client's address, by the framework or by the proxies that are trusted. */
+export class ClientKeys<Request> {
+  private readonly host: Host<Request>
+  private readonly findClient: FindClient | undefined
+  private readonly prefix: number
+  private looksOut = true
+
+  constructor(host: Host<Request>, findClient: FindClient | undefined, prefix: number) {
+    this.host = host
+    this.findClient = findClient
+    this.prefix = prefix
+  }
+
+  /** Throws when there is no address that could be a key. */
+  of(request: Request, message: Message): string {
+    const address = this.addressOf(request, message)
+    const key = address === undefined ? undefined : addressKey(address, this.prefix)
+    if (key !== undefined) return key
+    const trouble =
+      address === undefined
+        ? 'the request has no client address to be limited by'
+        : "the framework's client address is not an IP address (check how it trusts proxies)"
+    throw coded(
+      new Error(`key: ${trouble}; set the key option, such as key: req => req.user.id`),
+      'SLUICE_NO_CLIENT_ADDRESS',
+      'key',
+    )
+  }
+
+  private addressOf(request: Request, message: Message): string | undefined {
+    if (this.findClient !== undefined) return this.findClient(message.socket?.remoteAddress, message.headers)
+    const address = this.host.address(request)
+    if (this.looksOut) this.lookOut(request, message, address)
+    return address
+  }
+
+  /** Warns of what makes one client of all, or lets one client be many. */
+  private lookOut(request: Request, { headers, socket }: Message, address: string | undefined): void {
+    if (headers['x-forwarded-for'] === undefined && headers.forwarded === undefined) return
+    this.looksOut = false
+    if (this.host.believesAnybody?.(request))
+      warnOnce(
+        'SLUICE_TRUSTS_ANYBODY',
+        'The framework believes whatever a forwarded header says, so that every client may choose its key. Name the ' +
+          'proxies: trustedProxies of rateLimit, or the trust setting of the framework.',
+      )
+    else if (isPeer(address, socket?.remoteAddress))
+      warnOnce(
+        'SLUICE_PROXY_NOT_TRUSTED',
+        'A request has a forwarded header, and no proxy is trusted: behind a proxy all clients are limited as one. Name ' +
+          'the proxies: trustedProxies of rateLimit, or the trust setting of the framework.',
+      )
+  }
+}
+
+function isPeer(address: string | undefined, peer: string | undefined): boolean {
+  return address !== undefined && peer !== undefined && plainAddress(address) === plainAddress(peer)
+}

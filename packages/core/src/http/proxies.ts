@@ -1,0 +1,146 @@
+import { BlockList, isIP } from 'node:net'
+import { invalid } from '../errors.js'
+import { wholeNumber } from '../options.js'
+import { plainAddress, plainNetwork } from './identity.js'
+
+/*
+ * Who the client is behind proxies. What a header says is believed as far as the proxies that wrote it are: from the peer
+ * of the socket one step to the left for each address that is a known proxy, and no further.
+ */
+
+/** Options that say which proxies to believe. */
+export interface ProxyOptions {
+  /** Addresses and networks of proxies (`'10.0.0.0/8'`) whose word is taken for who their client is. */
+  readonly trustedProxies?: readonly string[] | undefined
+  /**
+   * How many proxies stand in front, instead of `trustedProxies`: the client is that many entries from the right. Safe
+   * only if nobody can reach this server past them.
+   */
+  readonly hops?: number | undefined
+  /** The one header that is read: `'x-forwarded-for'`, the default, `'forwarded'`, or a header with one address. */
+  readonly forwardedHeader?: string | undefined
+}
+
+/** Finds the client of a request from the peer of its socket and its headers; undefined when there is no address. */
+export type FindClient = (peer: string | undefined, headers: Headers) => string | undefined
+
+/** Headers as node:http has them. */
+export interface Headers {
+  readonly [name: string]: string | string[] | undefined
+}
+
+/** How to find clients; undefined when no option says so, and it is the framework's affair. */
+export function clientFinder(options: ProxyOptions): FindClient | undefined {
+  const { trustedProxies, hops, forwardedHeader } = options
+  if (trustedProxies === undefined && hops === undefined) {
+    if (forwardedHeader !== undefined)
+      throw invalid(TypeError, 'forwardedHeader', 'trustedProxies or hops beside it', forwardedHeader)
+    return undefined
+  }
+  if (trustedProxies !== undefined && hops !== undefined)
+    throw invalid(TypeError, 'hops', 'either trustedProxies or hops', hops)
+  const entriesOf = entriesIn(headerName(forwardedHeader))
+  if (hops !== undefined) return byHops(wholeNumber('hops', hops), entriesOf)
+  return byTrust(networks(trustedProxies), entriesOf)
+}
+
+/** The forwarded addresses of a request, from the left; what is none is in its place. */
+type Entries = (headers: Headers) => readonly string[]
+
+function byTrust(isTrusted: (address: string) => boolean, entriesOf: Entries): FindClient {
+  return (peer, headers) => {
+    let client = peer === undefined ? undefined : plainAddress(peer)
+    if (client === undefined || !isTrusted(client)) return client
+    for (const entry of entriesOf(headers).slice(-MOST_ENTRIES).reverse()) {
+      const address = plainAddress(entry)
+      if (address === undefined) return client
+      client = address
+      if (!isTrusted(address)) return client
+    }
+    return client
+  }
+}
+
+function byHops(hops: number, entriesOf: Entries): FindClient {
+  return (peer, headers) => {
+    const entry = hops === 0 ? undefined : entriesOf(headers).at(-hops)
+    const address = entry === undefined ? undefined : plainAddress(entry)
+    return address ?? (peer === undefined ? undefined : plainAddress(peer))
+  }
+}
+
+/** A walk reads no further. */
+const MOST_ENTRIES = 32
+
+function headerName(name: unknown): string {
+  if (name === undefined) return 'x-forwarded-for'
+  if (typeof name !== 'string') throw invalid(TypeError, 'forwardedHeader', 'the name of a header', name)
+  if (!/^[!#$%&'*+.^_`|~0-9a-z-]+$/i.test(name))
+    throw invalid(RangeError, 'forwardedHeader', 'the name of a header', name)
+  return name.toLowerCase()
+}
+
+function entriesIn(name: string): Entries {
+  return headers => {
+    const value = headers[name]
+    if (value === undefined) return []
+    const text = typeof value === 'string' ? value : value.join(',')
+    if (name === 'forwarded') return forwardedFor(text)
+    return text
+      .split(',')
+      .map(entry => entry.trim())
+      .filter(entry => entry !== '')
+  }
+}
+
+/** The `for` of each element (RFC 7239); an element without one is an entry that is no address. */
+function forwardedFor(text: string): string[] {
+  return split(text, ',').map(element => {
+    for (const pair of split(element, ';')) {
+      const [, name, value] = /^([^=]*)=(.*)$/s.exec(pair) ?? []
+      if (name?.trim().toLowerCase() === 'for') return unquoted((value as string).trim())
+    }
+    return ''
+  })
+}
+
+/** Splits at a separator outside of quoted strings; empty parts do not count. */
+function split(text: string, separator: string): string[] {
+  const parts: string[] = []
+  let part = ''
+  let quoted = false
+  for (let index = 0; index < text.length; index++) {
+    const letter = text[index] as string
+    if (quoted && letter === '\\') part += letter + (text[++index] ?? '')
+    else if (letter === separator && !quoted) {
+      parts.push(part)
+      part = ''
+    } else {
+      if (letter === '"') quoted = !quoted
+      part += letter
+    }
+  }
+  return [...parts, part].map(part => part.trim()).filter(part => part !== '')
+}
+
+function unquoted(value: string): string {
+  return value.startsWith('"') && value.endsWith('"') ? value.slice(1, -1).replace(/\\(.)/gs, '$1') : value
+}
+
+/** Whether an address is in one of the networks. */
+function networks(list: unknown): (address: string) => boolean {
+  const expected = "a list of addresses and networks such as ['10.0.0.0/8']"
+  if (!Array.isArray(list)) throw invalid(TypeError, 'trustedProxies', expected, list)
+  const blocks = new BlockList()
+  for (const network of list) {
+    if (typeof network !== 'string') throw invalid(TypeError, 'trustedProxies', expected, network)
+    const [, address = '', length] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(network) ?? []
+    const version = isIP(address)
+    const bits = version === 4 ? 32 : 128
+    const prefix = length === undefined ? bits : Number(length)
+    if (version === 0 || prefix > bits) throw invalid(RangeError, 'trustedProxies', expected, network)
+    const [plain, plainPrefix] = plainNetwork(address, prefix)
+    blocks.addSubnet(plain, plainPrefix, isIP(plain) === 4 ? 'ipv4' : 'ipv6')
+  }
+  return address => blocks.check(address, isIP(address) === 4 ? 'ipv4' : 'ipv6')
+}

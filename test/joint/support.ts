@@ -1,0 +1,79 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Decision, Ledger, Limiter, Store } from '@sluice/core'
+import type { ManualClock } from '@sluice/core/testing'
+import { expect } from 'vitest'
+
+/** Lets everything settle that can settle without time passing. */
+export async function settled(): Promise<void> {
+  for (let turn = 0; turn < 200; turn++) await Promise.resolve()
+}
+
+/** Notes when waits end, and how. */
+export function logOf(clock: ManualClock) {
+  const startMs = clock.nowMs
+  const entries: string[] = []
+  return {
+    entries,
+    note(name: string, wait: Promise<Decision>) {
+      wait.then(
+        () => entries.push(`${name} after ${clock.nowMs - startMs}`),
+        error => entries.push(`${name} failed: ${error?.code ?? error?.name ?? error}`),
+      )
+    },
+  }
+}
+
+/** What is there to be seen of a key, everything included. */
+export async function figuresOf(key: string, ...limiters: readonly Limiter[]): Promise<unknown[]> {
+  return Promise.all(limiters.map(async limiter => (await limiter.peek(key)).toJSON()))
+}
+
+/** Rejects with the failure of a breakable store, as it came or as the cause. */
+export async function expectStoreFailure(answer: unknown): Promise<void> {
+  const error = await Promise.resolve(answer).then(
+    () => undefined,
+    error => error,
+  )
+  expect(error?.cause ?? error).toBe(FAILURE)
+}
+
+export const FAILURE = new Error('the store is down')
+
+export type Breakable<Async extends boolean> = Store<Async> & {
+  failing: keyof Ledger<Async> | undefined
+  calls: number
+}
+
+/** A store of which one verb fails while it is told to. */
+export function breakable<Async extends boolean>(store: Store<Async>): Breakable<Async> {
+  const broken: Breakable<Async> = {
+    async: store.async,
+    failing: undefined,
+    calls: 0,
+    open(spec) {
+      return new Proxy(store.open(spec), {
+        get(ledger, verb) {
+          const value = Reflect.get(ledger, verb)
+          if (typeof value !== 'function') return value
+          return (...args: unknown[]) => {
+            broken.calls++
+            if (verb !== broken.failing) return value.apply(ledger, args)
+            if (store.async) return Promise.reject(FAILURE)
+            throw FAILURE
+          }
+        },
+      })
+    },
+  }
+  return broken
+}
+
+/** Whether nothing holds on to it any more. */
+export async function isCollected(reference: WeakRef<object>): Promise<boolean> {
+  if (globalThis.gc === undefined) throw new Error('these tests need node --expose-gc')
+  for (let turn = 0; turn < 3; turn++) {
+    await nextTurn()
+    globalThis.gc()
+  }
+  return reference.deref() === undefined
+}
