@@ -155,7 +155,9 @@ export class MemoryLedger implements Ledger<false> {
     if (!commit) return decision
     this.hold(subject)
     // The figures of a grant may be those of a log without room.
-    return decision.code === undefined ? decision : this.decideAt(nowUs, subject, 0, 0, false)
+    return this.outgrowsLanes && decision.code !== undefined
+      ? this.decideAt(nowUs, subject, 0, 0, false)
+      : decision
   }
 
   /**
@@ -183,7 +185,7 @@ export class MemoryLedger implements Ledger<false> {
   }
 
   private forget(subject: string, slot: number): void {
-    this.algorithm.forget?.(this.pageOf(slot).state, this.startOf(slot))
+    if (this.outgrowsLanes) this.algorithm.forget?.(this.pageOf(slot).state, this.startOf(slot))
     this.slotOf.delete(subject)
     this.slots.giveBack(slot)
   }
@@ -223,13 +225,15 @@ export class MemoryLedger implements Ledger<false> {
     if (passesInUs > 0)
       warnOnce(
         'SLUICE_FORGOT_REFUSED_KEY',
-        `The in-memory store is full (maxKeys ${this.maxKeys}) of keys that are being refused, and has forgotten ` +
+        () =>
+          `The in-memory store is full (maxKeys ${this.maxKeys}) of keys that are being refused, and has forgotten ` +
           "one of them. Raise maxKeys, or choose onFull: 'refuse'.",
       )
     else if (load > 0)
       warnOnce(
         'SLUICE_FORGOT_KEY',
-        `The in-memory store is full (maxKeys ${this.maxKeys}) and forgets keys before they have rested, those with ` +
+        () =>
+          `The in-memory store is full (maxKeys ${this.maxKeys}) and forgets keys before they have rested, those with ` +
           'the least of their limit in use first. Raise maxKeys if that many clients are real.',
       )
     this.forget(this.pageOf(slot).keys[slot & PAGE_MASK] as string, slot)

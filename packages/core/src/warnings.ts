@@ -1,8 +1,9 @@
 const given = new Set<string>()
 
-/** Emits a process warning once per code; does nothing where there is no `process`. */
-export function warnOnce(code: string, message: string): void {
+/** Emits a process warning once per code; does nothing where there is no `process`. A text that is to be made is not twice. */
+export function warnOnce(code: string, message: string | (() => string)): void {
   if (given.has(code)) return
   given.add(code)
-  globalThis.process?.emitWarning?.(message, { type: 'SluiceWarning', code })
+  const text = typeof message === 'string' ? message : message()
+  globalThis.process?.emitWarning?.(text, { type: 'SluiceWarning', code })
 }

@@ -31,7 +31,7 @@ import {
   type Refusal,
   rulesOf,
 } from './options.js'
-import { problemBody, quotaExceeded, statedBody, temporaryReducedCapacity } from './problem.js'
+import { problemBody, refusalProblem, statedBody, temporaryReducedCapacity } from './problem.js'
 
 /** A header field to send. One that `joins` is appended to a value that is there already. */
 export interface Field {
@@ -268,11 +268,7 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     const retryAfter = retryAfterSeconds(reports)
     if (retryAfter !== undefined)
       fields.push({ name: 'Retry-After', value: String(retryAfter), joins: false })
-    const violated = reports.filter(report => report.violated && report.hidden !== true)
-    const problem = quotaExceeded(
-      rules.status,
-      violated.map(({ name }) => name),
-    )
+    const problem = refusalProblem(rules.status, reports)
     return refused(request, fields, { decision, status: rules.status, retryAfter, problem })
   }
 

@@ -42,6 +42,8 @@ export interface PolicyReport {
   readonly partition?: string | undefined
   /** Counted, and in no field. */
   readonly hidden?: boolean | undefined
+  /** Refused as a penalty, not for a mere excess. */
+  readonly penalty?: boolean | undefined
 }
 
 /** What a decision of a limiter means for the policy of that name. */

@@ -1,4 +1,5 @@
 import { invalid, type SluiceErrorCode } from '../errors.js'
+import type { PolicyReport } from './headers.js'
 
 /** The body of a refusal: problem details (RFC 9457) of a type the RateLimit drafts register. */
 export interface Problem {
@@ -22,9 +23,13 @@ export interface Body {
   readonly text: string
 }
 
-/** The client has used up what its policies grant. */
-export function quotaExceeded(status: number, violatedPolicies: readonly string[]): Problem {
-  return problem('quota-exceeded', 'Quota Exceeded', status, violatedPolicies)
+/** The problem of a request that policies have refused: an excess, or what a penalty was given for. */
+export function refusalProblem(status: number, reports: readonly PolicyReport[]): Problem {
+  const violated = reports.filter(report => report.violated)
+  const names = violated.filter(({ hidden }) => hidden !== true).map(({ name }) => name)
+  return violated.some(({ penalty }) => penalty === true)
+    ? problem('abnormal-usage-detected', 'Abnormal Usage Detected', status, names)
+    : problem('quota-exceeded', 'Quota Exceeded', status, names)
 }
 
 /** The server cannot tell whether the client may pass. */
