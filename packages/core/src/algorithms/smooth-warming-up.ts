@@ -112,7 +112,7 @@ class SmoothWarmingUp extends Smooth implements Algorithm {
       cost,
       mark: state.slice(at, at + this.lanes),
     }
-    return this.giveShare(state, at, newest, Math.min(1, permits / cost), owedUs)
+    return Math.min(permits, this.giveShare(state, at, newest, Math.min(1, permits / cost), owedUs))
   }
 
   remaining(untilFreeUs: number): number {
