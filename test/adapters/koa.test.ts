@@ -325,7 +325,9 @@ describe.each([
       const { server, errors } = appOf(refusing(onRefused), ok)
       const response = await request(server).get('/').redirects(0).set('Accept', 'text/plain')
       expect([response.status, response.text]).toEqual([status, text])
-      expect(response.headers).toMatchObject({ ratelimit: '"default";r=0', 'cache-control': 'no-store' })
+      // A client that reads of nothing being left might not follow.
+      expect(response.headers.ratelimit).toBe(status === 302 ? undefined : '"default";r=0')
+      expect(response.headers['cache-control']).toBe('no-store')
       expect(errors).toEqual([])
     })
 

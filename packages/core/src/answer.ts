@@ -6,7 +6,8 @@ export type MaybePromise<T> = T | PromiseLike<T>
 
 /** Goes on with a value: in the same tick when it is there, later when it is a promise. */
 export function proceed<T, U>(value: MaybePromise<T>, goOn: (value: T) => MaybePromise<U>): MaybePromise<U> {
-  return isPromise(value) ? (value as PromiseLike<T>).then(goOn) : goOn(value as T)
+  // What only looks like a promise is not to be trusted with what follows.
+  return isPromise(value) ? Promise.resolve(value as PromiseLike<T>).then(goOn) : goOn(value as T)
 }
 
 /** Goes on with the answer of a store. */

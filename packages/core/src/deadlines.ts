@@ -44,15 +44,20 @@ export class Deadlines {
   }
 
   private ringIn(ms: number): ReturnType<typeof setTimeout> {
-    const timer = setTimeout(() => afterPolling(() => this.expire()), Math.max(1, Math.ceil(ms)))
+    const ring = () => {
+      const nowMs = performance.now()
+      afterPolling(() => this.expire(nowMs))
+    }
+    const timer = setTimeout(ring, Math.min(Math.max(1, Math.ceil(ms)), LONGEST_TIMER_MS))
     // Who awaits a call is kept alive by its socket; a store without one keeps nobody alive.
     ;(timer as { unref?(): void }).unref?.()
     return timer
   }
 
-  private expire(): void {
+  /** Declares late what was due when the timer rang; what has come due since then gets its own turn. */
+  private expire(nowMs: number): void {
+    clearTimeout(this.timer)
     this.timer = undefined
-    const nowMs = performance.now()
     for (; this.front < this.calls.length; this.front++) {
       const call = this.calls[this.front] as Call
       if (!call.isOpen) continue
@@ -62,7 +67,7 @@ export class Deadlines {
     }
     this.tidy()
     const next = this.calls[this.front]
-    if (next !== undefined) this.timer = this.ringIn(next.dueMs - nowMs)
+    if (next !== undefined) this.timer = this.ringIn(next.dueMs - performance.now())
   }
 
   /** Lets go of calls that have ended, and of the timer with the last of them. */
@@ -79,6 +84,9 @@ export class Deadlines {
     }
   }
 }
+
+/** Timers of node:timers hold no more. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 interface Call {
   readonly dueMs: number

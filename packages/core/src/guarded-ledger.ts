@@ -52,11 +52,11 @@ export class GuardedLedger implements Ledger<true> {
   }
 
   cancel(key: string, booking: Booking): Promise<number> {
-    return this.ask(() => this.ledger.cancel(key, booking), isCount, none)
+    return this.ask(() => this.ledger.cancel(key, booking), isCount, unknown)
   }
 
   refund(key: string, booking: Booking): Promise<number> {
-    return this.ask(() => this.ledger.refund(key, booking), isCount, none)
+    return this.ask(() => this.ledger.refund(key, booking), isCount, unknown)
   }
 
   release(key: string, permits: number): Promise<number> {
@@ -136,6 +136,11 @@ function isCount(value: unknown): boolean {
 
 function isAnything(): boolean {
   return true
+}
+
+/** Whether a booking was given back: nobody knows, and it is not to be tried again. */
+function unknown(): number {
+  return Number.NaN
 }
 
 function none(): number {

@@ -171,7 +171,14 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
 
 /** Asks everybody, and waits only if somebody answers later. */
 export function every<T, U>(items: readonly T[], ask: (item: T) => MaybePromise<U>): MaybePromise<U[]> {
-  const answers = items.map(ask)
+  const answers: MaybePromise<U>[] = []
+  try {
+    for (const item of items) answers.push(ask(item))
+  } catch (error) {
+    // Nobody will look at those that were asked before.
+    for (const answer of answers) if (isPromise(answer)) answer.then(undefined, () => {})
+    throw error
+  }
   return answers.some(isPromise) ? Promise.all(answers) : (answers as U[])
 }
 

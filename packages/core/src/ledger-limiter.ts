@@ -160,6 +160,12 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 
   /** Counts a decision and tells of it. */
   noted<D extends Decision>(key: string, cost: number, decision: D): D {
+    if (decision === undefined)
+      throw coded(
+        new TypeError('the store has answered with what is no answer'),
+        'SLUICE_STORE_ERROR',
+        'store',
+      )
     if (decision.allowed) this.granted++
     else this.refused++
     if (DECISION.hasSubscribers) DECISION.publish({ limiter: this.name, key, cost, decision })

@@ -74,8 +74,8 @@ class LedgerReservation<Async extends boolean> extends Decision implements Reser
     this.#booking = undefined
     return afterwards<Async, number, number>(act(booking), permits => {
       if (permits === 0) this.#booking = booking
-      else this.#onReturn(permits)
-      return permits
+      else if (permits > 0) this.#onReturn(permits)
+      return permits || 0
     })
   }
 }

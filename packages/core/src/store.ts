@@ -37,9 +37,9 @@ export interface Ledger<Async extends boolean> {
   decide(key: string, cost: number, maxWaitUs: number, commit: boolean): Answer<Async, Decision>
   /** Like `decide` with `commit`, and returns what is needed to give the permits back. */
   book(key: string, cost: number, maxWaitUs: number): Answer<Async, Booked>
-  /** Returns the permits given back, as `Algorithm.cancel` does. */
+  /** Returns the permits given back, as `Algorithm.cancel` does; NaN when nobody knows. */
   cancel(key: string, booking: Booking): Answer<Async, number>
-  /** Returns the permits given back, as `Algorithm.refund` does. */
+  /** Returns the permits given back, as `Algorithm.refund` does; NaN when nobody knows. */
   refund(key: string, booking: Booking): Answer<Async, number>
   /** Gives back up to `permits`, the newest first, as `Algorithm.refund` without a booking. Returns how many. */
   release(key: string, permits: number): Answer<Async, number>

@@ -319,8 +319,9 @@ class Line<Async extends boolean> {
       first !== undefined && !first.gone && first.atUs <= nowUs;
       first = this.first()
     ) {
-      this.passOn(first)
       const figures = (yield this.host.ledger.decide(this.key, 0, 0, false)) as Decision
+      if (first.gone) return
+      this.passOn(first)
       first.resolve(figures.waited(nowUs - first.sinceUs))
     }
   }

@@ -64,7 +64,11 @@ export default rateLimit
 const host: Host<Request> = {
   address: req => req.ip,
   message: req => req,
-  believesAnybody: req => req.app?.get('trust proxy') === true,
+  trusts: req => {
+    const trusted: unknown = req.app.get('trust proxy')
+    if (trusted === true) return 'anybody'
+    return trusted ? 'some' : 'nobody'
+  },
 }
 
 /** Puts a verdict into effect; the answer says whether the request goes on. */
@@ -79,10 +83,8 @@ function apply(
   req.rateLimit = verdict.decision
   if (res.headersSent) return applyLate(verdict.outcome, res)
   writeFields(verdict.fields, res)
-  if (verdict.outcome === 'allowed') {
-    dropOnRedirect(verdict.dropsOnRedirect, res)
-    return true
-  }
+  dropOnRedirect(verdict.dropsOnRedirect, res)
+  if (verdict.outcome === 'allowed') return true
 
   res.statusCode = verdict.refusal.status
   return proceed(onRefused?.(req, res, verdict.refusal), () => {

@@ -62,6 +62,21 @@ export function limiting(options: RateLimitOptions): Limiting {
 const host: Host<FastifyRequest> = {
   address: request => request.ip,
   message: request => request.raw,
+  trusts: request => trusted(request.server),
+}
+
+/** Whom a server trusts is in its options, which it shows to nobody who does not know the name of their symbol. */
+function trusted(server: object): 'nobody' | 'some' | 'anybody' {
+  const symbol = Object.getOwnPropertySymbols(server).find(
+    ({ description }) => description === 'fastify.options',
+  )
+  const options = (server as Record<symbol, { readonly trustProxy?: unknown } | undefined>)[symbol as symbol]
+  const trustProxy = options?.trustProxy
+  if (trustProxy === true) return 'anybody'
+  // A number has trusted nobody since 5.12.1.
+  return trustProxy === undefined || trustProxy === false || typeof trustProxy === 'number'
+    ? 'nobody'
+    : 'some'
 }
 
 type OnRefused = NonNullable<RateLimitOptions['onRefused']>
@@ -83,10 +98,8 @@ function apply(
     return verdict.outcome === 'allowed'
   }
   writeFields(verdict.fields, new ReplyAsResponse(reply))
-  if (verdict.outcome === 'allowed') {
-    dropOnRedirect(verdict.dropsOnRedirect, reply.raw)
-    return true
-  }
+  dropOnRedirect(verdict.dropsOnRedirect, reply.raw)
+  if (verdict.outcome === 'allowed') return true
 
   reply.code(verdict.refusal.status)
   return proceed(onRefused && answeredBy(onRefused, request, reply, verdict.refusal), answered => {

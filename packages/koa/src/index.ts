@@ -46,7 +46,7 @@ export function rateLimit(options: RateLimitOptions): Middleware {
       return verdict.outcome === 'allowed' ? next() : leave(ctx)
     }
     writeFields(verdict.fields, ctx.res)
-    if (verdict.outcome === 'allowed') dropOnRedirect(verdict.dropsOnRedirect, ctx.res)
+    dropOnRedirect(verdict.dropsOnRedirect, ctx.res)
     try {
       await (verdict.outcome === 'allowed' ? next() : refuse(ctx, verdict.refusal))
     } catch (error) {
@@ -61,7 +61,10 @@ export default rateLimit
 const host: Host<Context> = {
   address: ctx => ctx.ip || undefined,
   message: ctx => ctx.req,
-  believesAnybody: ctx => ctx.app.proxy && ctx.app.maxIpsCount === 0,
+  trusts: ({ app }) => {
+    if (!app.proxy) return 'nobody'
+    return app.maxIpsCount > 0 ? 'some' : 'anybody'
+  },
 }
 
 /** Answers by `onRefused`, and with the problem unless that has set a body or a status, or answers past Koa. */

@@ -1,8 +1,17 @@
 import { once } from 'node:events'
 import type { IncomingHttpHeaders, IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import type { Decision } from '@sluice/core'
-import type { LimitDoor, LimiterDoor, Refusal, RequestOptions } from '@sluice/core/http'
+import {
+  type Algorithm,
+  type AsyncStore,
+  createLimiter,
+  type Decision,
+  type Duration,
+  type LimiterOptions,
+  type SyncStore,
+  tokenBucket,
+} from '@sluice/core'
+import type { LimitDoor, LimiterDoor, PoliciesDoor, Refusal, RequestOptions } from '@sluice/core/http'
 
 /*
  * One way to write an app with rate limits, in no framework's words. Each framework has a factory that builds it.
@@ -14,10 +23,64 @@ export interface AnyRequest {
 }
 
 /** A rate limit in no framework's words. */
-export type Limit = (LimitDoor | LimiterDoor<[AnyRequest]>) &
+export type Limit = (LimitDoor | LimiterDoor<[AnyRequest]> | PoliciesDoor<[AnyRequest]>) &
   Omit<RequestOptions<[AnyRequest]>, 'onRefused'> & {
     readonly onRefused?: (passage: Passage, refusal: Refusal) => unknown
   }
+
+/** A rate, and what a limiter of that rate is made with. */
+export interface Rate extends LimiterOptions<SyncStore | AsyncStore | undefined> {
+  readonly limit: number
+  readonly window: Duration
+  /** In place of a token bucket of that rate, where the door takes a limiter. */
+  readonly algorithm?: Algorithm
+}
+
+/** A way to say what limits. */
+export interface Door {
+  readonly name: string
+  /** Whether it is given a limiter, which has options of its own. */
+  readonly takesLimiter: boolean
+  limitOf(rate: Rate, options?: Partial<Limit>): Limit
+}
+
+/** Every way to say the same: behind each of these doors the answers to a request are equal. */
+export const doors: readonly Door[] = [
+  door('a limit', false, rate => ratePolicy(rate)),
+  door('a limiter', true, rate => ({ limiter: limiterOf(rate) })),
+  door('a choice of limiters', true, rate => {
+    const limiter = limiterOf(rate)
+    return { limiter: async () => limiter }
+  }),
+  door('one policy', false, rate => ({ policies: [ratePolicy(rate)] })),
+  door('several policies', false, rate => ({ policies: [sparePolicy(rate), ratePolicy(rate)] })),
+  door('several policies of limiters', true, rate => {
+    const limiter = limiterOf(rate)
+    const { hidden, ...spare } = sparePolicy(rate)
+    return { policies: [{ limiter: () => limiter }, { limiter: limiterOf(spare), hidden }] }
+  }),
+]
+
+function door(name: string, takesLimiter: boolean, doorOf: (rate: Rate) => object): Door {
+  return {
+    name,
+    takesLimiter,
+    limitOf: (rate, options) => ({ ...doorOf(rate), ...options }) as Limit,
+  }
+}
+
+function ratePolicy({ limit, window, name, store, clock }: Rate): LimitDoor {
+  return { limit, window, name, store, clock }
+}
+
+/** One that never refuses, and that no field tells of. */
+function sparePolicy({ clock }: Rate) {
+  return { limit: 1_000_000, window: '1s', name: 'spare', clock, hidden: true } as const
+}
+
+function limiterOf({ limit, window, algorithm = tokenBucket({ limit, window }), ...options }: Rate) {
+  return createLimiter(algorithm, options)
+}
 
 /** One request on its way through the app. */
 export interface Passage {

@@ -73,12 +73,13 @@ export abstract class ExactLine implements Gauge {
   /** The balance stays what it is, as far as there is room for it; who is at rest stays so. */
   adopt(state: Float64Array, at: number, nowUs: number, previous: Algorithm): void {
     const balance = (previous as Algorithm & HoldsBalance).balanceOf(state, at, nowUs)
+    const isCut = previous instanceof ExactLine && previous.isCut(state, at)
     state[at] = state[at + 1] = 0
     if (balance === undefined) return
     const missing = BigInt(this.atOnce) * balance.scale - balance.permits
     if (missing <= 0n) return
     const debt = (missing * BigInt(this.intervalUnits) + balance.scale - 1n) / balance.scale
-    this.write(state, at, this.units(nowUs, 0) + debt)
+    this.write(state, at, this.units(nowUs, 0) + debt, isCut)
   }
 
   restsAt(state: Float64Array, at: number): number {

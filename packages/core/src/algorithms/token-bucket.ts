@@ -90,7 +90,7 @@ class TokenBucket extends ExactLine implements Algorithm {
     let fullPart = state[at + 1] as number
     let sign = 1
     if (fullUs < nowUs) {
-      if (-fullUs > nowUs) {
+      if (-fullUs >= nowUs) {
         fullUs = -fullUs
         sign = -1
       } else {

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { isPromise, type MaybePromise } from '../answer.js'
-import type { Field } from './guard.js'
 import type { Refusal } from './options.js'
+import type { Field } from './verdicts.js'
 
 /** The part of a response that adapters write to, as in node:http. */
 export interface NodeResponse {
@@ -50,14 +50,31 @@ export function dropOnRedirect(names: readonly string[], response: ServerRespons
   response.writeHead = function (this: ServerResponse, status: number, ...rest: never[]) {
     if (status < 300 || status > 399) return writeHead.call(this, status, ...rest)
     for (const name of names) this.removeHeader(name)
+    const exposed = this.getHeader(EXPOSED)
+    if (exposed !== undefined) this.setHeader(EXPOSED, unlisted(exposed, dropped))
     const kept = rest.map(part => without(part, dropped) as never)
     return writeHead.call(this, status, ...kept)
   } as ServerResponse['writeHead']
 }
 
+const EXPOSED = 'access-control-expose-headers'
+
+/** Headers as an object, where a framework has them so. */
 function without(headers: unknown, dropped: ReadonlySet<string>): unknown {
   if (typeof headers !== 'object' || headers === null || Array.isArray(headers)) return headers
-  return Object.fromEntries(Object.entries(headers).filter(([name]) => !dropped.has(name.toLowerCase())))
+  const kept = Object.entries(headers).filter(([name]) => !dropped.has(name.toLowerCase()))
+  return Object.fromEntries(
+    kept.map(([name, value]) => [name, name.toLowerCase() === EXPOSED ? unlisted(value, dropped) : value]),
+  )
+}
+
+/** A list of names without some of them. */
+function unlisted(value: number | string | readonly string[], dropped: ReadonlySet<string>): string {
+  const names = [value].flat().join(',').split(',')
+  return names
+    .map(name => name.trim())
+    .filter(name => !dropped.has(name.toLowerCase()))
+    .join(', ')
 }
 
 /**

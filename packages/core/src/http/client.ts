@@ -1,6 +1,6 @@
 import { coded } from '../errors.js'
 import { warnOnce } from '../warnings.js'
-import { addressKey, plainAddress } from './identity.js'
+import { addressKey } from './identity.js'
 import type { FindClient, Headers } from './proxies.js'
 
 /** A request as node:http has it. */
@@ -16,8 +16,8 @@ export interface Host<Request> {
   address(request: Request): string | undefined
   /** The request below the framework's. */
   message(request: Request): Message
-  /** Whether the framework believes whatever a forwarded header says. */
-  believesAnybody?(request: Request): boolean
+  /** Whose word the framework takes in a forwarded header. */
+  trusts(request: Request): 'nobody' | 'some' | 'anybody'
 }
 
 /** The default key of requests: the client's address, by the framework or by the proxies that are trusted. */
@@ -52,29 +52,26 @@ export class ClientKeys<Request> {
   private addressOf(request: Request, message: Message): string | undefined {
     if (this.findClient !== undefined) return this.findClient(message.socket?.remoteAddress, message.headers)
     const address = this.host.address(request)
-    if (this.looksOut) this.lookOut(request, message, address)
+    if (this.looksOut) this.lookOut(request, message)
     return address
   }
 
   /** Warns of what makes one client of all, or lets one client be many. */
-  private lookOut(request: Request, { headers, socket }: Message, address: string | undefined): void {
+  private lookOut(request: Request, { headers }: Message): void {
     if (headers['x-forwarded-for'] === undefined && headers.forwarded === undefined) return
     this.looksOut = false
-    if (this.host.believesAnybody?.(request))
+    const trusts = this.host.trusts(request)
+    if (trusts === 'anybody')
       warnOnce(
         'SLUICE_TRUSTS_ANYBODY',
         'The framework believes whatever a forwarded header says, so that every client may choose its key. Name the ' +
           'proxies: trustedProxies of rateLimit, or the trust setting of the framework.',
       )
-    else if (isPeer(address, socket?.remoteAddress))
+    else if (trusts === 'nobody')
       warnOnce(
         'SLUICE_PROXY_NOT_TRUSTED',
         'A request has a forwarded header, and no proxy is trusted: behind a proxy all clients are limited as one. Name ' +
           'the proxies: trustedProxies of rateLimit, or the trust setting of the framework.',
       )
   }
-}
-
-function isPeer(address: string | undefined, peer: string | undefined): boolean {
-  return address !== undefined && peer !== undefined && plainAddress(address) === plainAddress(peer)
 }

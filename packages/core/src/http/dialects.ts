@@ -1,4 +1,3 @@
-import type { Field } from './guard.js'
 import {
   ceilSeconds,
   floorUnits,
@@ -10,6 +9,7 @@ import {
   retryAfterSeconds,
   windowSeconds,
 } from './headers.js'
+import type { Field } from './verdicts.js'
 
 /*
  * The dialects of the RateLimit fields. Of each the client sees one; the X-RateLimit fields that were there before may
@@ -29,26 +29,37 @@ export interface HeaderStyle {
   readonly legacy: LegacyReset | undefined
 }
 
-/** The fields that tell of policies; `policyText` is that of RateLimit-Policy in lists, where it is known already. */
+/**
+ * The fields that tell of policies. Those that have room for one limit choose among all that the response has `told` of;
+ * `policyText` is that of RateLimit-Policy in lists, where it is known already.
+ */
 export function fieldsOf(
   reports: readonly PolicyReport[],
   { dialect, legacy }: HeaderStyle,
   nowMs: () => number,
   policyText?: string,
+  told = reports,
 ): Field[] {
   const fields: Field[] = []
-  if (dialect === 'draft-6' || dialect === 'draft-7') addOlder(fields, reports, dialect)
+  if (dialect === 'draft-6' || dialect === 'draft-7')
+    addOlder(fields, told, dialect, told.length === reports.length)
   else if (dialect !== undefined) {
     add(fields, 'RateLimit-Policy', policyText ?? policyField(reports), true)
     add(fields, 'RateLimit', limitField(reports), true)
   }
-  if (legacy !== undefined) addLegacy(fields, reports, legacy, nowMs)
+  if (legacy !== undefined) addLegacy(fields, told, legacy, nowMs)
   return fields
 }
 
-function addOlder(fields: Field[], reports: readonly PolicyReport[], dialect: 'draft-6' | 'draft-7'): void {
+/** Later fields of ours take the place of the first ones, which have joined what was there before. */
+function addOlder(
+  fields: Field[],
+  reports: readonly PolicyReport[],
+  dialect: 'draft-6' | 'draft-7',
+  isFirst: boolean,
+): void {
   const selected = selectedOf(reports)
-  add(fields, 'RateLimit-Policy', olderPolicies(reports, selected), true)
+  add(fields, 'RateLimit-Policy', olderPolicies(reports, selected), isFirst)
   if (selected === undefined) return
   const reset = olderReset(reports, selected)
   if (reset === undefined) return
@@ -71,7 +82,7 @@ function olderPolicies(
   const quotas = new Map<number, PolicyReport>()
   for (const report of reports) {
     const quota = floorUnits(report.limit)
-    if (!isVisible(report) || report.windowMs === undefined) continue
+    if (!isVisible(report) || windowSeconds(report.windowMs) === undefined) continue
     if (!quotas.has(quota) || report === selected) quotas.set(quota, report)
   }
   const members = reports
@@ -82,7 +93,7 @@ function olderPolicies(
 
 /** The moment of Retry-After on a refusal, otherwise that of the policy, or its whole window if nobody knows. */
 function olderReset(reports: readonly PolicyReport[], selected: PolicyReport): number | undefined {
-  if (selected.violated) return selected.waitMs === Infinity ? undefined : retryAfterSeconds(reports)
+  if (reports.some(({ violated }) => violated)) return retryAfterSeconds(reports)
   return resetSeconds(selected) ?? windowSeconds(selected.windowMs)
 }
 
@@ -98,13 +109,19 @@ function addLegacy(
   add(fields, 'X-RateLimit-Remaining', floorUnits(selected.remaining))
   const seconds = resetSeconds(selected)
   if (seconds === undefined) return
-  const ms = (selected.violated ? selected.waitMs : undefined) ?? selected.resetMs ?? 0
+  const ms = Math.min(resetMsOf(selected), seconds * 1000)
   add(fields, 'X-RateLimit-Reset', legacy === 'delta' ? seconds : Math.ceil((nowMs() + ms - 0.001) / 1000))
+}
+
+/** The time that the seconds of a reset are made of, not rounded. */
+function resetMsOf({ violated, waitMs, resetMs, windowMs }: PolicyReport): number {
+  const known = [violated ? waitMs : undefined, resetMs, windowMs].find(ms => ceilSeconds(ms) !== undefined)
+  return Math.max(0, known ?? 0)
 }
 
 /** The one policy that the older fields have room for. */
 function selectedOf(reports: readonly PolicyReport[]): PolicyReport | undefined {
-  const visible = reports.filter(isVisible)
+  const visible = reports.filter(report => isVisible(report) && report.idle !== true)
   const violated = visible.filter(report => report.violated)
   if (violated.length > 0)
     return violated.reduce((longest, report) =>

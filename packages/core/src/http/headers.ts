@@ -42,6 +42,10 @@ export interface PolicyReport {
   readonly partition?: string | undefined
   /** Counted, and in no field. */
   readonly hidden?: boolean | undefined
+  /** Where its policy stands among those of the route. */
+  readonly place?: number | undefined
+  /** Not asked for this request: a policy of the route, but no limit of the request. */
+  readonly idle?: boolean | undefined
   /** Refused as a penalty, not for a mere excess. */
   readonly penalty?: boolean | undefined
 }
@@ -66,7 +70,10 @@ export function policyField(reports: readonly PolicyReport[]): string | undefine
 
 /** The value of RateLimit; undefined when nothing limits. */
 export function limitField(reports: readonly PolicyReport[]): string | undefined {
-  return list(reports, limitMember)
+  return list(
+    reports.filter(({ idle }) => idle !== true),
+    limitMember,
+  )
 }
 
 /** Seconds for Retry-After on a refusal, at least 1; undefined when waiting cannot help or the wait is unknown. */
@@ -74,7 +81,7 @@ export function retryAfterSeconds(reports: readonly PolicyReport[]): number | un
   if (reports.some(report => report.violated && report.waitMs === Infinity)) return undefined
   let longest: number | undefined
   for (const report of reports) {
-    if (!report.violated && floorUnits(report.remaining) > 0) continue
+    if (report.idle || (!report.violated && floorUnits(report.remaining) > 0)) continue
     const reset = resetSeconds(report)
     if (reset !== undefined) longest = Math.max(longest ?? 1, reset)
   }
@@ -83,7 +90,7 @@ export function retryAfterSeconds(reports: readonly PolicyReport[]): number | un
 
 /** A whole quantity for a field: rounded down (within 1e-9), never negative, at most what an Integer can say. */
 export function floorUnits(units: number): number {
-  return Math.min(Math.max(Math.floor(units + 1e-9), 0), LARGEST_INTEGER)
+  return Number.isNaN(units) ? 0 : Math.min(Math.max(Math.floor(units + 1e-9), 0), LARGEST_INTEGER)
 }
 
 /** Whole seconds for a field, rounded up from whole microseconds; undefined for what no number can say. */
@@ -121,7 +128,8 @@ function policyMember({ name, limit, windowMs, unit, partition }: PolicyReport):
 }
 
 function limitMember(report: PolicyReport): string {
-  const reset = resetSeconds(report)
+  // A policy without a window has no time of its own.
+  const reset = windowSeconds(report.windowMs) === undefined ? undefined : resetSeconds(report)
   let member = `${quoted(report.name)};${PARAMETER.remaining}=${floorUnits(report.remaining)}`
   if (reset !== undefined) member += `;${PARAMETER.reset}=${reset}`
   return report.partition === undefined ? member : `${member};${PARAMETER.partition}=:${report.partition}:`

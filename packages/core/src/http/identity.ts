@@ -33,10 +33,12 @@ export function plainAddress(text: string): string | undefined {
   return hasPrefix(groups, MAPPED) || hasPrefix(groups, NAT64) ? dotted(groups) : address
 }
 
-/** The IPv4 form of a network of mapped addresses: `::ffff:10.0.0.0/104` is 10.0.0.0/8. */
+/** The IPv4 form of a network of addresses that stand for IPv4 ones: `::ffff:10.0.0.0/104` is 10.0.0.0/8. */
 export function plainNetwork(address: string, prefix: number): readonly [address: string, prefix: number] {
-  if (isIP(address) !== 6 || prefix < 96 || !hasPrefix(groupsOf(address), MAPPED)) return [address, prefix]
-  return [dotted(groupsOf(address)), prefix - 96]
+  if (isIP(address) !== 6 || prefix < 96) return [address, prefix]
+  const groups = groupsOf(address)
+  const isIpv4 = hasPrefix(groups, MAPPED) || hasPrefix(groups, NAT64)
+  return isIpv4 ? [dotted(groups), prefix - 96] : [address, prefix]
 }
 
 /** ::ffff:0:0/96 (RFC 4291 2.5.5.2). */

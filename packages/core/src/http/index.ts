@@ -3,13 +3,7 @@ export { coded, invalid } from '../errors.js'
 export { dropOnRedirect, FOREIGN, finish, type NodeResponse, sendRefusal, writeFields } from './answering.js'
 export type { Host, Message } from './client.js'
 export type { Dialect, LegacyReset } from './dialects.js'
-export {
-  type Closing,
-  createGuard,
-  type Field,
-  type Guard,
-  type Verdict,
-} from './guard.js'
+export { type Closing, createGuard, type Guard } from './guard.js'
 export type { QuotaUnit } from './headers.js'
 export { addressKey } from './identity.js'
 export type {
@@ -28,3 +22,4 @@ export type {
 } from './options.js'
 export type { Body, Problem } from './problem.js'
 export type { ProxyOptions } from './proxies.js'
+export type { Field, Verdict } from './verdicts.js'

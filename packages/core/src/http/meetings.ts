@@ -1,4 +1,5 @@
 import type { Limiter } from '../limiter.js'
+import type { PolicyReport } from './headers.js'
 
 /*
  * What a request has met: each limiter and key, because a limiter that is mounted twice, on an app and on a route of it,
@@ -6,14 +7,24 @@ import type { Limiter } from '../limiter.js'
  * carries it under a symbol of ours.
  */
 
-/** Whether this request has met the limiter with this key before; from now on it has. */
-export function meetsAgain(request: unknown, limiter: Limiter, key: string): boolean {
-  const host = request as Host
-  const before = host[MEETINGS]
-  for (let meeting = before; meeting !== undefined; meeting = meeting.before)
+/** Whether this request has been charged to the limiter with this key before. */
+export function hasMet(request: unknown, limiter: Limiter, key: string): boolean {
+  for (let meeting = (request as Host)[MEETINGS]; meeting !== undefined; meeting = meeting.before)
     if (meeting.limiter === limiter && meeting.key === key) return true
-  host[MEETINGS] = { limiter, key, before }
   return false
+}
+
+/** Notes that a request has been charged to a limiter. */
+export function meet(request: unknown, limiter: Limiter, key: string): void {
+  const host = request as Host
+  host[MEETINGS] = { limiter, key, before: host[MEETINGS] }
+}
+
+/** What the fields of this request have told so far, this included, for dialects that tell of one limit only. */
+export function reportsSoFar(request: unknown, reports: readonly PolicyReport[]): readonly PolicyReport[] {
+  const host = request as Host
+  host[REPORTS] = [...(host[REPORTS] ?? []), ...reports]
+  return host[REPORTS]
 }
 
 /** The name of a policy in the fields of this request, with `-2` and so on if another one has it already. */
@@ -33,10 +44,12 @@ export function distinctName(request: unknown, name: string): string {
 
 const MEETINGS = Symbol('sluice.meetings')
 const NAMES = Symbol('sluice.names')
+const REPORTS = Symbol('sluice.reports')
 
 interface Host {
   [MEETINGS]?: Meeting | undefined
   [NAMES]?: string[]
+  [REPORTS]?: readonly PolicyReport[]
 }
 
 interface Meeting {

@@ -7,6 +7,7 @@ import { type Duration, waitToUs } from '../duration.js'
 import { coded, invalid } from '../errors.js'
 import type { OnStoreError } from '../guarded-ledger.js'
 import { membersOf } from '../joint-limiter.js'
+import { LedgerLimiter } from '../ledger-limiter.js'
 import { createLimiter, isLimiter, type Limiter } from '../limiter.js'
 import { callable, checkOptions, policyName, wholeNumber } from '../options.js'
 import type { AsyncStore, SyncStore } from '../store.js'
@@ -184,6 +185,8 @@ export interface Rules<X extends Exchange> extends HeaderStyle {
 
 /** One policy of a route. */
 export interface PolicyRule<X extends Exchange> {
+  /** Where it stands among them. */
+  readonly place: number
   readonly limiter: Limiter | ((request: X[0]) => MaybePromise<Limiter | null>)
   /** The name in the fields; undefined for the limiter's. */
   readonly name: string | undefined
@@ -219,7 +222,11 @@ export function rulesOf<X extends Exchange>(options: HttpOptions<X>): Rules<X> {
 
 /** Checks what a `limiter` option, or a function given for it, has come up with. */
 export function checkLimiter(value: unknown, expected = 'a limiter made by createLimiter'): Limiter {
-  if (isLimiter(value)) return value
+  if (isLimiter(value)) {
+    // Its name becomes a field; ours have been checked.
+    if (!(value instanceof LedgerLimiter)) policyName('limiter', value.name)
+    return value
+  }
   throw invalid(TypeError, 'limiter', expected, value, 'SLUICE_INVALID_LIMITER')
 }
 
@@ -256,15 +263,15 @@ function policiesOf<X extends Exchange>(options: HttpOptions<X>): readonly Polic
   if (policies === undefined) {
     if (Object.hasOwn(options, 'policies') && options.limit === undefined && options.limiter === undefined)
       throw invalid(TypeError, 'policies', A_LIST, policies)
-    return [policyOf(options, {}, undefined)]
+    return [policyOf(options, {}, undefined, 0)]
   }
   rejectBeside('policies', [...LIMIT_DOOR, 'limiter'], options)
   if (!Array.isArray(policies) || policies.length === 0)
     throw invalid(TypeError, 'policies', A_LIST, policies)
-  const rules = policies.map((policy: PolicyOptions<X>) => {
+  const rules = policies.map((policy: PolicyOptions<X>, place) => {
     checkOptions('policies', policy, [...LIMIT_DOOR, 'limiter', ...COUNTING])
     const name = policy.limiter === undefined || policy.name === undefined ? undefined : policy.name
-    const rule = policyOf(policy, options, name && policyName('name', name))
+    const rule = policyOf(policy, options, name === undefined ? undefined : policyName('name', name), place)
     // What is decided together has to be ours.
     if (typeof rule.limiter !== 'function') membersOf(rule.limiter)
     return rule
@@ -279,12 +286,14 @@ function policyOf<X extends Exchange>(
   options: (LimitDoor | LimiterDoor<X> | PolicyOptions<X>) & CountingOptions<X>,
   usual: CountingOptions<X>,
   name: string | undefined,
+  place: number,
 ): PolicyRule<X> {
   const key = options.key === undefined ? usual.key : options.key
   const { cost = usual.cost === undefined ? 1 : usual.cost } = options
   if (key !== undefined) callable('key', key)
   const { unit = usual.unit, hidden = usual.hidden } = options
   return {
+    place,
     limiter: limiterOf(name === undefined ? options : { ...options, name: undefined }),
     name,
     key,
@@ -310,6 +319,9 @@ function limiterOf<X extends Exchange>(options: LimitDoor | LimiterDoor<X> | Pol
     // Most likely a variable that was not what it should be.
     if (Object.hasOwn(options, 'limiter') && options.limit === undefined) checkLimiter(undefined)
     const { limit, window, name, store, clock } = options
+    // Somebody else's keys may lie there under the name that all have who state none.
+    if (store?.async && name === undefined)
+      throw invalid(TypeError, 'name', 'a name for the limit in a store that is shared', name)
     return createLimiter(tokenBucket({ limit, window }), { name, store, clock }) as Limiter
   }
   rejectBeside('limiter', LIMIT_DOOR, options)

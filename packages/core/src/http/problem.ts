@@ -45,9 +45,18 @@ export function problemBody(problem: Problem): Body {
 /** What a `body` option, or a function given for it, has come up with: a text, or anything that is JSON. */
 export function statedBody(value: unknown, code: SluiceErrorCode = 'SLUICE_INVALID_BODY'): Body {
   if (typeof value === 'string') return { type: 'text/plain; charset=utf-8', text: value }
-  const text = typeof value === 'object' && value !== null ? JSON.stringify(value) : undefined
-  if (text === undefined) throw invalid(TypeError, 'body', 'a text or an object', value, code)
+  const text = typeof value === 'object' && value !== null ? jsonOf(value) : undefined
+  if (text === undefined) throw invalid(TypeError, 'body', 'a text or an object that is JSON', value, code)
   return { type: 'application/json; charset=utf-8', text }
+}
+
+/** Undefined for what holds itself or a bigint. */
+function jsonOf(value: object): string | undefined {
+  try {
+    return JSON.stringify(value)
+  } catch {
+    return undefined
+  }
 }
 
 function problem(kind: string, title: string, status: number, violated: readonly string[]): Problem {

@@ -82,7 +82,7 @@ function headerName(name: unknown): string {
 
 function entriesIn(name: string): Entries {
   return headers => {
-    const value = headers[name]
+    const value = Object.hasOwn(headers, name) ? headers[name] : undefined
     if (value === undefined) return []
     const text = typeof value === 'string' ? value : value.join(',')
     if (name === 'forwarded') return forwardedFor(text)
@@ -93,16 +93,21 @@ function entriesIn(name: string): Entries {
   }
 }
 
-/** The `for` of each element (RFC 7239); an element without one is an entry that is no address. */
+/**
+ * The `for` of each element (RFC 7239). An element without one, and one that is not well formed, is an entry that is no
+ * address: an open quote of the client's must not swallow what a proxy has written behind it.
+ */
 function forwardedFor(text: string): string[] {
   return split(text, ',').map(element => {
-    for (const pair of split(element, ';')) {
-      const [, name, value] = /^([^=]*)=(.*)$/s.exec(pair) ?? []
-      if (name?.trim().toLowerCase() === 'for') return unquoted((value as string).trim())
-    }
-    return ''
+    const pairs = split(element, ';').map(pair => PAIR.exec(pair))
+    if (pairs.includes(null)) return ''
+    const found = pairs.find(pair => pair?.[1]?.toLowerCase() === 'for')
+    return unquoted(found?.[2] ?? '')
   })
 }
+
+/** A name, and a value in quotes or of letters that need none. */
+const PAIR = /^([\w!#$%&'*+.^`|~-]+)=("(?:[^"\\]|\\.)*"|[^\s",;=\\]+)$/s
 
 /** Splits at a separator outside of quoted strings; empty parts do not count. */
 function split(text: string, separator: string): string[] {
@@ -131,7 +136,9 @@ function unquoted(value: string): string {
 function networks(list: unknown): (address: string) => boolean {
   const expected = "a list of addresses and networks such as ['10.0.0.0/8']"
   if (!Array.isArray(list)) throw invalid(TypeError, 'trustedProxies', expected, list)
-  const blocks = new BlockList()
+  // One list for each family: a list that holds both compares IPv4 addresses with IPv6 networks.
+  const ipv4 = new BlockList()
+  const ipv6 = new BlockList()
   for (const network of list) {
     if (typeof network !== 'string') throw invalid(TypeError, 'trustedProxies', expected, network)
     const [, address = '', length] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(network) ?? []
@@ -140,7 +147,8 @@ function networks(list: unknown): (address: string) => boolean {
     const prefix = length === undefined ? bits : Number(length)
     if (version === 0 || prefix > bits) throw invalid(RangeError, 'trustedProxies', expected, network)
     const [plain, plainPrefix] = plainNetwork(address, prefix)
-    blocks.addSubnet(plain, plainPrefix, isIP(plain) === 4 ? 'ipv4' : 'ipv6')
+    if (isIP(plain) === 4) ipv4.addSubnet(plain, plainPrefix)
+    else ipv6.addSubnet(plain, plainPrefix, 'ipv6')
   }
-  return address => blocks.check(address, isIP(address) === 4 ? 'ipv4' : 'ipv6')
+  return address => (isIP(address) === 4 ? ipv4.check(address) : ipv6.check(address, 'ipv6'))
 }

@@ -1,0 +1,512 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
+import {
+  type AsyncStore,
+  createLimiter,
+  type Ledger,
+  type Limiter,
+  memoryStore,
+  type OnStoreError,
+  RateLimitedError,
+  type Reservation,
+  type SluiceEvents,
+  slidingLog,
+  tokenBucket,
+} from '@sluice/core'
+import { manualClock } from '@sluice/core/testing'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+
+const BUCKET = tokenBucket({ limit: 10, window: '1s', burst: 4 })
+const DEADLINE_MS = 15
+
+/** What a ledger does instead of answering, which it may do as well; undefined for answering. */
+type Fault = ((answer: () => unknown) => unknown) | undefined
+
+/** A memory store that answers a turn later, until it is told what to do instead. */
+function faultyStore() {
+  const memory = memoryStore()
+  const store = {
+    async: true as const,
+    fault: undefined as Fault,
+    /** The calls, by the names of the ledger's verbs. */
+    calls: [] as string[],
+    open(spec: Parameters<AsyncStore['open']>[0]): Ledger<true> {
+      const ledger = memory.open(spec)
+      const act = <T>(verb: string, answer: () => T): Promise<T> => {
+        store.calls.push(verb)
+        return store.fault === undefined
+          ? Promise.resolve().then(answer)
+          : (store.fault(answer) as Promise<T>)
+      }
+      return {
+        async: true,
+        decide: (...ask) => act('decide', () => ledger.decide(...ask)),
+        book: (...ask) => act('book', () => ledger.book(...ask)),
+        cancel: (...booking) => act('cancel', () => ledger.cancel(...booking)),
+        refund: (...booking) => act('refund', () => ledger.refund(...booking)),
+        release: (...permits) => act('release', () => ledger.release(...permits)),
+        drain: key => act('drain', () => ledger.drain(key)),
+        reset: key => act('reset', () => ledger.reset(key)),
+        update: algorithm => act('update', () => ledger.update(algorithm)),
+      }
+    },
+  }
+  return store
+}
+
+const DOWN = new Error('the connection was lost')
+const FAULTS: Record<string, NonNullable<Fault>> = {
+  rejects: () => Promise.reject(DOWN),
+  throws: () => {
+    throw DOWN
+  },
+  'rejects with nothing': () => Promise.reject(undefined),
+  'does not answer': () => new Promise(() => {}),
+  'is a thenable that throws': () => ({
+    // biome-ignore lint/suspicious/noThenProperty: as clients of stores are
+    then() {
+      throw DOWN
+    },
+  }),
+}
+
+async function setUp(onStoreError: OnStoreError | undefined) {
+  const clock = manualClock()
+  const store = faultyStore()
+  const limiter = createLimiter(BUCKET, {
+    name: 'guarded',
+    clock,
+    store,
+    onStoreError,
+    deadline: DEADLINE_MS,
+  })
+  const booking = await limiter.reserve('booked', { cost: 2 })
+  store.calls.length = 0
+  return { clock, store, limiter, booking }
+}
+
+type Verb = (limiter: Limiter<true>, booking: Reservation<true>) => Promise<unknown>
+
+/** Verbs whose answer is a decision. */
+const ASKS: Record<string, Verb> = {
+  tryAcquire: limiter => limiter.tryAcquire('k', { cost: 2 }),
+  peek: limiter => limiter.peek('k'),
+  reserve: limiter => limiter.reserve('k', { maxWait: '1s' }),
+}
+/** Verbs that wait for a grant. */
+const WAITS: Record<string, Verb> = {
+  acquire: limiter => limiter.acquire('k'),
+  'acquire of maxWait 0': limiter => limiter.acquire('k', { maxWait: 0 }),
+}
+/** Verbs whose answer is how many permits. */
+const COUNTS: Record<string, Verb> = {
+  cancel: (_, booking) => booking.cancel(),
+  refund: (_, booking) => booking.refund(),
+  release: limiter => limiter.release('k', 2),
+  drain: limiter => limiter.drain('k'),
+}
+/** Verbs without an answer. */
+const ACTS: Record<string, Verb> = {
+  reset: limiter => limiter.reset('k'),
+  update: limiter => limiter.update(tokenBucket({ limit: 5, window: '1s' })),
+}
+const VERBS = { ...ASKS, ...WAITS, ...COUNTS, ...ACTS }
+
+const pairs = <T>(verbs: Record<string, Verb>, others: Record<string, T>) =>
+  Object.entries(verbs).flatMap(([name, verb]) =>
+    Object.entries(others).map(([what, other]) => [name, what, verb, other] as const),
+  )
+
+let events: SluiceEvents['sluice:store-error'][]
+const onEvent = (event: unknown) => events.push(event as SluiceEvents['sluice:store-error'])
+beforeEach(() => {
+  events = []
+  subscribe('sluice:store-error', onEvent)
+})
+afterEach(() => {
+  unsubscribe('sluice:store-error', onEvent)
+})
+
+/** The one call that was made has failed, and was told of once. */
+function expectOneFailure({ store, limiter }: { store: { calls: string[] }; limiter: Limiter<true> }): void {
+  expect(store.calls.length).toBe(1)
+  expect(limiter.stats().storeErrors).toBe(1)
+  expect(events).toEqual([
+    { limiter: 'guarded', error: expect.objectContaining({ code: 'SLUICE_STORE_ERROR', option: 'store' }) },
+  ])
+  for (const { error } of events) expect((error as Error).message).not.toMatch(/'k'|booked/)
+}
+
+describe("onStoreError 'throw', the default", () => {
+  test.each(pairs(VERBS, FAULTS))('%s fails when the store %s', async (_, __, verb, fault) => {
+    for (const onStoreError of [undefined, 'throw'] as const) {
+      events = []
+      const { store, limiter, booking } = await setUp(onStoreError)
+      store.fault = fault
+      await expect(verb(limiter, booking)).rejects.toMatchObject({
+        code: 'SLUICE_STORE_ERROR',
+        option: 'store',
+      })
+      expectOneFailure({ store, limiter })
+      expect(limiter.stats()).toMatchObject({ granted: 1, refused: 0, waiting: 0 })
+    }
+  })
+
+  test.each(Object.entries(VERBS))('%s carries the error of the store as its cause', async (_, verb) => {
+    const { store, limiter, booking } = await setUp('throw')
+    store.fault = () => Promise.reject(DOWN)
+    await expect(verb(limiter, booking)).rejects.toMatchObject({ cause: DOWN })
+  })
+
+  test('an error that says already that the store has failed stays as it is', async () => {
+    const { store, limiter } = await setUp('throw')
+    const error = Object.assign(new Error('no such script'), { code: 'SLUICE_STORE_ERROR', option: 'store' })
+    store.fault = () => Promise.reject(error)
+    await expect(limiter.tryAcquire('k')).rejects.toBe(error)
+    expect(events).toEqual([{ limiter: 'guarded', error }])
+  })
+})
+
+describe("onStoreError 'allow'", () => {
+  const ALLOWED = {
+    allowed: true,
+    limit: Infinity,
+    remaining: 0,
+    balance: 0,
+    waitMs: 0,
+    retryAfterMs: 0,
+    refillAfterMs: 0,
+    resetAfterMs: 0,
+    code: 'SLUICE_STORE_ERROR',
+  }
+
+  test.each(pairs({ ...ASKS, ...WAITS }, FAULTS))(
+    '%s is allowed when the store %s, at once and without figures',
+    async (_, __, verb, fault) => {
+      const { store, limiter, booking } = await setUp('allow')
+      store.fault = fault
+      const decision = (await verb(limiter, booking)) as Reservation<true>
+      expect(decision.toJSON()).toEqual(ALLOWED)
+      expectOneFailure({ store, limiter })
+    },
+  )
+
+  test('what is reserved has nothing to give back, and the store is not asked for it', async () => {
+    const { store, limiter } = await setUp('allow')
+    store.fault = () => Promise.reject(DOWN)
+    const reservation = await limiter.reserve('k')
+    store.fault = undefined
+    expect([await reservation.cancel(), await reservation.refund()]).toEqual([0, 0])
+    expect(store.calls).toEqual(['book'])
+  })
+
+  test('grants are counted, and told of with their code', async () => {
+    const told: unknown[] = []
+    const onDecision = (event: unknown) => told.push(event)
+    subscribe('sluice:decision', onDecision)
+    try {
+      const { store, limiter } = await setUp('allow')
+      told.length = 0
+      store.fault = () => Promise.reject(DOWN)
+      const decision = await limiter.tryAcquire('k', { cost: 2 })
+      expect(told).toEqual([{ limiter: 'guarded', key: 'k', cost: 2, decision }])
+      expect(limiter.stats()).toMatchObject({ granted: 2, refused: 0, storeErrors: 1 })
+    } finally {
+      unsubscribe('sluice:decision', onDecision)
+    }
+  })
+
+  test('bad input is an error all the same, and no failure of the store', async () => {
+    const { store, limiter } = await setUp('allow')
+    store.fault = () => Promise.reject(DOWN)
+    expect(() => limiter.tryAcquire('')).toThrow(expect.objectContaining({ code: 'SLUICE_INVALID_KEY' }))
+    expect(() => limiter.tryAcquire('k', { cost: -1 })).toThrow(
+      expect.objectContaining({ code: 'SLUICE_INVALID_COST' }),
+    )
+    await expect(limiter.acquire('')).rejects.toMatchObject({ code: 'SLUICE_INVALID_KEY' })
+    expect(store.calls).toEqual([])
+    expect(limiter.stats().storeErrors).toBe(0)
+  })
+
+  test('what was aborted or closed does not go on', async () => {
+    const { store, limiter } = await setUp('allow')
+    store.fault = () => Promise.reject(DOWN)
+    await expect(limiter.acquire('k', { signal: AbortSignal.abort(DOWN) })).rejects.toBe(DOWN)
+    limiter.close()
+    await expect(limiter.acquire('k')).rejects.toMatchObject({ code: 'SLUICE_CLOSED' })
+    expect(store.calls).toEqual([])
+  })
+})
+
+describe("onStoreError 'refuse'", () => {
+  const REFUSED = {
+    allowed: false,
+    limit: Infinity,
+    remaining: 0,
+    balance: 0,
+    waitMs: Infinity,
+    retryAfterMs: Infinity,
+    code: 'SLUICE_STORE_ERROR',
+  }
+
+  test.each(pairs(ASKS, FAULTS))('%s is refused when the store %s', async (_, __, verb, fault) => {
+    const { store, limiter, booking } = await setUp('refuse')
+    store.fault = fault
+    const decision = (await verb(limiter, booking)) as Reservation<true>
+    expect(decision.toJSON()).toMatchObject(REFUSED)
+    expectOneFailure({ store, limiter })
+  })
+
+  test.each(pairs(WAITS, FAULTS))('%s is refused at once when the store %s', async (_, __, verb, fault) => {
+    const { store, limiter, booking } = await setUp('refuse')
+    store.fault = fault
+    const error = await verb(limiter, booking).catch(error => error)
+    expect(error).toBeInstanceOf(RateLimitedError)
+    expect((error as RateLimitedError).decision.toJSON()).toMatchObject(REFUSED)
+    expectOneFailure({ store, limiter })
+    expect(limiter.stats()).toMatchObject({ granted: 1, refused: 1, waiting: 0 })
+  })
+
+  test('what is reserved has nothing to give back', async () => {
+    const { store, limiter } = await setUp('refuse')
+    store.fault = () => Promise.reject(DOWN)
+    const reservation = await limiter.reserve('k')
+    expect([await reservation.cancel(), await reservation.refund()]).toEqual([0, 0])
+    expect(store.calls).toEqual(['book'])
+  })
+})
+
+describe.each(['allow', 'refuse'] as const)("onStoreError '%s'", onStoreError => {
+  test.each(pairs(COUNTS, FAULTS))('%s gives nothing when the store %s', async (_, __, verb, fault) => {
+    const { store, limiter, booking } = await setUp(onStoreError)
+    store.fault = fault
+    expect(await verb(limiter, booking)).toBe(0)
+    expectOneFailure({ store, limiter })
+  })
+
+  test.each(pairs(ACTS, FAULTS))(
+    '%s, which cannot be answered, fails when the store %s',
+    async (_, __, verb, fault) => {
+      const { store, limiter, booking } = await setUp(onStoreError)
+      store.fault = fault
+      await expect(verb(limiter, booking)).rejects.toMatchObject({ code: 'SLUICE_STORE_ERROR' })
+      expectOneFailure({ store, limiter })
+      expect(limiter.policy.limit).toBe(4)
+    },
+  )
+
+  test('permits that were not given back are not told of', async () => {
+    const told: unknown[] = []
+    const onRelease = (event: unknown) => told.push(event)
+    subscribe('sluice:release', onRelease)
+    try {
+      const { store, limiter, booking } = await setUp(onStoreError)
+      store.fault = () => Promise.reject(DOWN)
+      await Promise.all([booking.cancel(), limiter.release('k', 1)])
+      expect(told).toEqual([])
+    } finally {
+      unsubscribe('sluice:release', onRelease)
+    }
+  })
+
+  test('the store is asked again for the next call, and decides when it is back', async () => {
+    const { store, limiter } = await setUp(onStoreError)
+    store.fault = () => Promise.reject(DOWN)
+    for (let call = 0; call < 3; call++) await limiter.tryAcquire('k')
+    store.fault = undefined
+    expect((await limiter.tryAcquire('k', { cost: 4 })).toJSON()).toMatchObject({
+      allowed: true,
+      limit: 4,
+      remaining: 0,
+    })
+    const refused = await limiter.tryAcquire('k')
+    expect([refused.allowed, refused.code]).toEqual([false, undefined])
+    expect(store.calls.length).toBe(5)
+    expect(limiter.stats().storeErrors).toBe(3)
+    expect(events.length).toBe(3)
+  })
+})
+
+describe.each(['allow', 'refuse', 'throw'] as const)("onStoreError '%s'", onStoreError => {
+  test('every call that fails is counted and told of once', async () => {
+    const { store, limiter } = await setUp(onStoreError)
+    store.fault = () => Promise.reject(DOWN)
+    const calls = Array.from({ length: 50 }, (_, index) => limiter.tryAcquire(`key-${index}`))
+    await Promise.allSettled(calls)
+    expect(store.calls.length).toBe(50)
+    expect(limiter.stats().storeErrors).toBe(50)
+    expect(events.length).toBe(50)
+    expect(events.map(({ error }) => (error as Error).message).join()).not.toMatch(/key-/)
+  })
+
+  test('a store that answers is no failure', async () => {
+    const { store, limiter, booking } = await setUp(onStoreError)
+    for (const verb of Object.values(VERBS)) await verb(limiter, booking).catch(() => {})
+    expect(store.calls.length).toBeGreaterThan(8)
+    expect(limiter.stats().storeErrors).toBe(0)
+    expect(events).toEqual([])
+  })
+
+  test.each(Object.entries(FAULTS))(
+    'who waits in line does not wait for ever when the store %s',
+    async (_, fault) => {
+      const { clock, store, limiter } = await setUp(onStoreError)
+      await limiter.acquire('k', { cost: 4 })
+      const outcomes: unknown[] = []
+      for (let waiter = 0; waiter < 3; waiter++)
+        limiter.acquire('k').then(
+          ({ allowed }) => outcomes.push({ allowed }),
+          ({ code }) => outcomes.push({ code }),
+        )
+      await expect.poll(() => clock.alarms).toBe(1)
+      for (let turn = 0; turn < 5; turn++) await nextTurn()
+      store.fault = fault
+      for (let step = 0; step < 4; step++) {
+        clock.advance('100ms')
+        await sleep(2 * DEADLINE_MS)
+      }
+      expect(outcomes.length).toBe(3)
+      if (onStoreError === 'throw') expect(outcomes).toEqual(Array(3).fill({ code: 'SLUICE_STORE_ERROR' }))
+      if (onStoreError === 'allow') expect(outcomes).toEqual(Array(3).fill({ allowed: true }))
+      expect(limiter.stats().waiting).toBe(0)
+      expect(clock.alarms).toBe(0)
+    },
+  )
+
+  test.each(Object.entries(FAULTS))(
+    'who waits for an algorithm that cannot book does not wait for ever when the store %s',
+    async (_, fault) => {
+      const clock = manualClock()
+      const store = faultyStore()
+      const algorithm = slidingLog({ limit: 1, window: '100ms' })
+      const limiter = createLimiter(algorithm, { clock, store, onStoreError, deadline: DEADLINE_MS })
+      await limiter.acquire('k')
+      const outcomes: unknown[] = []
+      for (let waiter = 0; waiter < 2; waiter++)
+        limiter.acquire('k').then(
+          ({ allowed }) => outcomes.push({ allowed }),
+          ({ code }) => outcomes.push({ code }),
+        )
+      await expect.poll(() => clock.alarms).toBe(1)
+      for (let turn = 0; turn < 5; turn++) await nextTurn()
+      store.fault = fault
+      for (let step = 0; step < 4; step++) {
+        clock.advance('100ms')
+        await sleep(2 * DEADLINE_MS)
+      }
+      expect(outcomes.length).toBe(2)
+      expect(limiter.stats().waiting).toBe(0)
+    },
+  )
+
+  // Nobody knows whether the store did it, and permits come back once.
+  test.each([
+    ['cancel', 'cancel'],
+    ['cancel', 'refund'],
+    ['refund', 'refund'],
+    ['refund', 'cancel'],
+  ] as const)(
+    'a %s that the store did, and answered too late, is not done again by %s',
+    async (first, second) => {
+      const { store, limiter } = await setUp(onStoreError)
+      await limiter.tryAcquire('k', { cost: 4 })
+      const booking = await limiter.reserve('k', { cost: 2 })
+      store.fault = answer => {
+        answer()
+        return Promise.reject(DOWN)
+      }
+      await booking[first]().catch(() => 0)
+      store.fault = undefined
+      expect((await limiter.peek('k')).balance).toBe(0)
+      expect(await booking[second]()).toBe(0)
+      expect((await limiter.peek('k')).balance).toBe(0)
+    },
+  )
+})
+
+describe('an answer that is none is a failure', () => {
+  const NO_DECISIONS = [
+    undefined,
+    null,
+    true,
+    1,
+    'allowed',
+    {},
+    [],
+    { allowed: true },
+    { allowed: true, waitMs: 0, retryAfterMs: 0 },
+  ]
+  const NO_BOOKINGS = [
+    ...NO_DECISIONS,
+    { decision: undefined },
+    { decision: { allowed: true } },
+    { booking: {} },
+  ]
+  const NO_COUNTS = [undefined, null, true, '1', Number.NaN, -1, -Infinity, 1n, {}, [1]]
+  const cases = [
+    ...['tryAcquire', 'peek'].map(verb => [verb, NO_DECISIONS] as const),
+    ...['reserve', 'acquire', 'acquire of maxWait 0'].map(verb => [verb, NO_BOOKINGS] as const),
+    ...Object.keys(COUNTS).map(verb => [verb, NO_COUNTS] as const),
+  ].map(([name, answers]) => ({ name, answers, verb: VERBS[name as keyof typeof VERBS] as Verb }))
+
+  test.each(cases)('to $name', async ({ answers, verb }) => {
+    for (const answer of answers) {
+      events = []
+      const { store, limiter, booking } = await setUp('throw')
+      store.fault = () => Promise.resolve(answer)
+      await expect(verb(limiter, booking)).rejects.toMatchObject({
+        code: 'SLUICE_STORE_ERROR',
+        option: 'store',
+        message: 'the store has answered with what is no answer',
+      })
+      expectOneFailure({ store, limiter })
+    }
+  })
+
+  test.each(cases)('to $name, also when it is no promise', async ({ answers, verb }) => {
+    for (const answer of answers) {
+      events = []
+      const { store, limiter, booking } = await setUp('throw')
+      store.fault = () => answer
+      await expect(verb(limiter, booking)).rejects.toMatchObject({ code: 'SLUICE_STORE_ERROR' })
+      expectOneFailure({ store, limiter })
+    }
+  })
+
+  test.each(cases)('to $name, and is what onStoreError says', async ({ name, answers, verb }) => {
+    const { store, limiter, booking } = await setUp('allow')
+    store.fault = () => Promise.resolve(answers[0])
+    const answer = await verb(limiter, booking)
+    if (Object.hasOwn(COUNTS, name)) expect(answer).toBe(0)
+    else expect(answer).toMatchObject({ allowed: true, code: 'SLUICE_STORE_ERROR' })
+    expectOneFailure({ store, limiter })
+  })
+
+  test('unless no answer is asked for', async () => {
+    const { store, limiter, booking } = await setUp('throw')
+    for (const answer of [undefined, null, 'OK', 1, {}]) {
+      store.fault = () => Promise.resolve(answer)
+      for (const verb of Object.values(ACTS)) await verb(limiter, booking)
+    }
+    expect(limiter.stats().storeErrors).toBe(0)
+  })
+
+  test('a count may be any', async () => {
+    const { store, limiter } = await setUp('throw')
+    for (const count of [0, 1, 0.5, 2 ** 53]) {
+      store.fault = () => Promise.resolve(count)
+      expect(await limiter.release('k', 1)).toBe(count)
+    }
+  })
+})
+
+describe('on a synchronous store', () => {
+  test('onStoreError and deadline change nothing', () => {
+    for (const onStoreError of ['allow', 'refuse', 'throw', undefined] as const) {
+      const limiter = createLimiter(BUCKET, { onStoreError, deadline: '1ms', clock: manualClock() })
+      expect(limiter.tryAcquire('k', { cost: 4 }).toJSON()).toMatchObject({ allowed: true, remaining: 0 })
+      expect(limiter.tryAcquire('k').code).toBeUndefined()
+      expect(limiter.stats().storeErrors).toBe(0)
+    }
+  })
+})

@@ -1,0 +1,132 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { type AsyncStore, type Ledger, memoryStore } from '@sluice/core'
+
+/** A verb of a ledger. */
+export type Verb = Exclude<keyof Ledger<true>, 'async' | 'keys' | 'forgotten'>
+
+/** What becomes of a call: `act` makes it in memory and returns the answer of a store that works. */
+export type Script = (act: () => unknown, verb: Verb) => unknown
+
+/** An asynchronous store that does as it is told, over one in memory. */
+export interface ScriptedStore extends AsyncStore {
+  /** What becomes of the calls from now on. */
+  script: Script
+  /** The calls so far. */
+  readonly calls: Verb[]
+}
+
+export function scriptedStore(script: Script = works): ScriptedStore {
+  const memory = memoryStore()
+  const store: ScriptedStore = {
+    async: true,
+    script,
+    calls: [],
+    open(spec) {
+      const ledger = memory.open(spec)
+      const call = (verb: Verb, act: () => unknown) => {
+        store.calls.push(verb)
+        return store.script(act, verb) as Promise<never>
+      }
+      return {
+        async: true,
+        decide: (...ask) => call('decide', () => ledger.decide(...ask)),
+        book: (...ask) => call('book', () => ledger.book(...ask)),
+        cancel: (...booking) => call('cancel', () => ledger.cancel(...booking)),
+        refund: (...booking) => call('refund', () => ledger.refund(...booking)),
+        release: (...permits) => call('release', () => ledger.release(...permits)),
+        drain: key => call('drain', () => ledger.drain(key)),
+        reset: key => call('reset', () => ledger.reset(key)),
+        update: algorithm => call('update', () => ledger.update(algorithm)),
+      }
+    },
+  }
+  return store
+}
+
+/** What a store that is down fails with. */
+export const DOWN = new Error('the store is down')
+
+/** Answers a turn later. */
+export const works: Script = async act => {
+  await nextTurn()
+  return act()
+}
+
+/** A promise that is never kept. */
+export const neverSettles: Script = () => new Promise(() => {})
+
+/** Answers with something that is no answer. */
+export const answers =
+  (value: unknown): Script =>
+  async () =>
+    value
+
+/** Fails the calls of some verbs, and works otherwise. */
+export const failsAt =
+  (...verbs: readonly Verb[]): Script =>
+  (act, verb) =>
+    verbs.includes(verb) ? Promise.reject(DOWN) : works(act, verb)
+
+/** Does not answer before it is told to. */
+export function answersLate() {
+  const due: (() => void)[] = []
+  const script: Script = act =>
+    new Promise((resolve, reject) => {
+      due.push(() => {
+        try {
+          resolve(act())
+        } catch (error) {
+          reject(error)
+        }
+      })
+    })
+  const answerNow = () => {
+    for (const answer of due.splice(0)) answer()
+  }
+  return { script, answerNow, due }
+}
+
+/** Every way in which a store fails a call, and the cause that its error is to have. */
+export const failures: readonly {
+  readonly how: string
+  readonly script: Script
+  readonly cause?: unknown
+}[] = [
+  { how: 'never settles', script: neverSettles },
+  { how: 'rejects', script: async () => Promise.reject(DOWN), cause: DOWN },
+  { how: 'rejects with nothing', script: () => Promise.reject() },
+  {
+    how: 'throws at once',
+    script: () => {
+      throw DOWN
+    },
+    cause: DOWN,
+  },
+  { how: 'answers undefined', script: answers(undefined) },
+  { how: 'answers undefined at once', script: () => undefined },
+  { how: 'answers 5', script: answers(5) },
+  { how: 'answers {}', script: answers({}) },
+  { how: 'answers { allowed: true }', script: answers({ allowed: true }) },
+  {
+    how: 'answers { decision: { allowed: true } }',
+    script: answers({ decision: { allowed: true, waitMs: 0 } }),
+  },
+]
+
+/** The promises that were rejected and that nobody looked at while `act` ran, and two turns after it. */
+export async function unhandledDuring(act: () => Promise<unknown>): Promise<unknown[]> {
+  const unhandled: unknown[] = []
+  const note = (reason: unknown) => unhandled.push(reason)
+  const listeners = process.listeners('unhandledRejection')
+  process.removeAllListeners('unhandledRejection')
+  process.on('unhandledRejection', note)
+  try {
+    await act()
+    await nextTurn()
+    await nextTurn()
+  } finally {
+    process.off('unhandledRejection', note)
+    for (const listener of listeners) process.on('unhandledRejection', listener)
+  }
+  return unhandled
+}
