@@ -1,6 +1,6 @@
 import { isPromise, type MaybePromise, proceed } from '../answer.js'
 import { keyOf, lineOf } from '../combine.js'
-import type { Decision } from '../decision.js'
+import { Decision } from '../decision.js'
 import { coded, type SluiceError } from '../errors.js'
 import { failedDecision, isStoreError } from '../guarded-ledger.js'
 import { decideJointly, every, type JointAsk, noteJointly } from '../joint-ledger.js'
@@ -88,18 +88,22 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     if (members?.some(member => hasMet(request, member, key)))
       return decideJoint(request, response, [ask], idle)
     if (hasMet(request, limiter, key)) return SKIPPED
+    const maxWaitMs = rules.maxWaitMs ?? limiter.policy.maxWaitMs ?? 0
+    const decision = maxWaitMs > 0 ? undefined : limiter.tryAcquire(key, cost === 1 ? undefined : { cost })
+    if (decision instanceof Decision && members === undefined) {
+      if (isCharged(decision)) meet(request, limiter, key)
+      return verdicts.of(request, [ask], decision, idle)
+    }
     const conclude = (decision: Decision) => {
       if (isCharged(decision)) for (const met of [limiter, ...(members ?? [])]) meet(request, met, key)
       return verdicts.of(request, [ask], decision, idle)
     }
-    const maxWaitMs = rules.maxWaitMs ?? limiter.policy.maxWaitMs ?? 0
     if (maxWaitMs > 0) return hold(response, limiter, key, cost, maxWaitMs, conclude)
-    const decision = limiter.tryAcquire(key, cost === 1 ? undefined : { cost })
     return isPromise(decision)
       ? Promise.resolve(decision as PromiseLike<Decision>).then(conclude, error =>
           storeFailed(error, conclude),
         )
-      : conclude(decision)
+      : conclude(decision as Decision)
   }
 
   /** By several policies. */

@@ -65,15 +65,12 @@ export function reportOf(name: string, policy: Policy, decision: Decision, paced
 
 /** The value of RateLimit-Policy; undefined when nothing limits. */
 export function policyField(reports: readonly PolicyReport[]): string | undefined {
-  return list(reports, policyMember)
+  return list(reports, policyMember, true)
 }
 
 /** The value of RateLimit; undefined when nothing limits. */
 export function limitField(reports: readonly PolicyReport[]): string | undefined {
-  return list(
-    reports.filter(({ idle }) => idle !== true),
-    limitMember,
-  )
+  return list(reports, limitMember, false)
 }
 
 /** Seconds for Retry-After on a refusal, at least 1; undefined when waiting cannot help or the wait is unknown. */
@@ -110,10 +107,11 @@ export function isVisible({ limit, hidden }: PolicyReport): boolean {
 function list(
   reports: readonly PolicyReport[],
   memberOf: (report: PolicyReport) => string,
+  withIdle: boolean,
 ): string | undefined {
   let members: string | undefined
   for (const report of reports) {
-    if (!isVisible(report)) continue
+    if (!isVisible(report) || (report.idle === true && !withIdle)) continue
     members = members === undefined ? memberOf(report) : `${members}, ${memberOf(report)}`
   }
   return members

@@ -3,57 +3,79 @@ import type { PolicyReport } from './headers.js'
 
 /*
  * What a request has met: each limiter and key, because a limiter that is mounted twice, on an app and on a route of it,
- * counts once; and each name in the fields, because a client could not tell two policies of one name apart. The request
- * carries it under a symbol of ours.
+ * counts once; each name in the fields, because a client could not tell two policies of one name apart; and what the
+ * fields have told. The request carries it under one symbol of ours.
  */
 
 /** Whether this request has been charged to the limiter with this key before. */
 export function hasMet(request: unknown, limiter: Limiter, key: string): boolean {
-  for (let meeting = (request as Host)[MEETINGS]; meeting !== undefined; meeting = meeting.before)
+  const record = (request as Host)[RECORD]
+  if (record === undefined) return false
+  for (let meeting = record.meetings; meeting !== undefined; meeting = meeting.before)
     if (meeting.limiter === limiter && meeting.key === key) return true
   return false
 }
 
 /** Notes that a request has been charged to a limiter. */
 export function meet(request: unknown, limiter: Limiter, key: string): void {
-  const host = request as Host
-  host[MEETINGS] = { limiter, key, before: host[MEETINGS] }
-}
-
-/** What the fields of this request have told so far, this included, for dialects that tell of one limit only. */
-export function reportsSoFar(request: unknown, reports: readonly PolicyReport[]): readonly PolicyReport[] {
-  const host = request as Host
-  host[REPORTS] = [...(host[REPORTS] ?? []), ...reports]
-  return host[REPORTS]
+  const record = recordOf(request)
+  record.meetings = { limiter, key, before: record.meetings }
 }
 
 /** The name of a policy in the fields of this request, with `-2` and so on if another one has it already. */
 export function distinctName(request: unknown, name: string): string {
-  const host = request as Host
-  const names = host[NAMES]
-  if (names === undefined) {
-    host[NAMES] = [name]
-    return name
-  }
-  const isTaken = (wanted: string) => names.some(taken => taken.toLowerCase() === wanted.toLowerCase())
+  const record = recordOf(request)
   let distinct = name
-  for (let number = 2; isTaken(distinct); number++) distinct = `${name}-${number}`
-  names.push(distinct)
+  for (let number = 2; isTaken(record.names, distinct); number++) distinct = `${name}-${number}`
+  record.names = { name: distinct, before: record.names }
   return distinct
 }
 
-const MEETINGS = Symbol('sluice.meetings')
-const NAMES = Symbol('sluice.names')
-const REPORTS = Symbol('sluice.reports')
+/** What the fields of this request have told so far, this included, for dialects that tell of one limit only. */
+export function reportsSoFar(request: unknown, reports: readonly PolicyReport[]): readonly PolicyReport[] {
+  const record = recordOf(request)
+  record.reports = record.reports === undefined ? reports : [...record.reports, ...reports]
+  return record.reports
+}
+
+const RECORD = Symbol('sluice')
 
 interface Host {
-  [MEETINGS]?: Meeting | undefined
-  [NAMES]?: string[]
-  [REPORTS]?: readonly PolicyReport[]
+  [RECORD]?: Requested
+}
+
+/** What one request has met. */
+class Requested {
+  meetings: Meeting | undefined
+  names: Name | undefined
+  reports: readonly PolicyReport[] | undefined
+
+  constructor() {
+    this.meetings = undefined
+    this.names = undefined
+    this.reports = undefined
+  }
 }
 
 interface Meeting {
   readonly limiter: Limiter
   readonly key: string
   readonly before: Meeting | undefined
+}
+
+interface Name {
+  readonly name: string
+  readonly before: Name | undefined
+}
+
+function recordOf(request: unknown): Requested {
+  const host = request as Host
+  let record = host[RECORD]
+  if (record === undefined) host[RECORD] = record = new Requested()
+  return record
+}
+
+function isTaken(names: Name | undefined, name: string): boolean {
+  if (names === undefined) return false
+  return names.name.toLowerCase() === name.toLowerCase() || isTaken(names.before, name)
 }

@@ -5,7 +5,7 @@ import { JointDecision } from '../joint-decision.js'
 import { LedgerLimiter } from '../ledger-limiter.js'
 import type { Limiter } from '../limiter.js'
 import type { Ask } from './asks.js'
-import { fieldsOf } from './dialects.js'
+import { fieldsOf, type HeaderStyle } from './dialects.js'
 import {
   floorUnits,
   isVisible,
@@ -101,10 +101,9 @@ export class Verdicts<X extends Exchange> {
         ? this.jointReports(request, asks, decision)
         : this.singleReport(request, asks[0] as Ask<X>, decision)
     const reports = idle.length === 0 ? evaluated : this.withIdle(request, evaluated, idle)
-    const isOlder = rules.legacy !== undefined || rules.dialect === 'draft-6' || rules.dialect === 'draft-7'
-    const told = isOlder ? reportsSoFar(request, reports) : reports
+    const told = tellsOfOne(rules) ? reportsSoFar(request, reports) : reports
     const text = this.policyText(asks, reports)
-    const fields = fieldsOf(reports, rules, () => nowMs(asks), text, told)
+    const fields = fieldsOf(reports, rules, clockOf(asks, rules), text, told)
     const isSpent = evaluated.some(report => isVisible(report) && floorUnits(report.remaining) === 0)
     const dropsOnRedirect = isSpent ? limitNames(fields) : NO_NAMES
     if (decision.allowed || rules.dryRun) {
@@ -227,7 +226,15 @@ function expose(fields: Field[]): void {
   fields.push({ name: 'Access-Control-Expose-Headers', value, joins: true, unique: true })
 }
 
+/** Whether there is a field that has room for one limit only. */
+function tellsOfOne({ dialect, legacy }: HeaderStyle): boolean {
+  return legacy !== undefined || dialect === 'draft-6' || dialect === 'draft-7'
+}
+
 /** The time by the clock of a limiter of ours, for fields that are times of day. */
-function nowMs<X extends Exchange>([ask]: readonly Ask<X>[]): number {
-  return ask?.limiter instanceof LedgerLimiter ? ask.limiter.clock.nowUs() / 1000 : Date.now()
+function clockOf<X extends Exchange>([ask]: readonly Ask<X>[], { legacy }: HeaderStyle): () => number {
+  const limiter = ask?.limiter
+  return legacy !== undefined && limiter instanceof LedgerLimiter
+    ? () => limiter.clock.nowUs() / 1000
+    : Date.now
 }
