@@ -123,8 +123,9 @@ function limitByRoute(app: FastifyInstance) {
 
   function earlyLimit(at: Hook, request: FastifyRequest): Limiting | undefined {
     const { config, method, url } = request.routeOptions
-    if (!config.rateLimit || LIMITED in config) return undefined
-    const early = own(config.rateLimit, method, url)
+    const { rateLimit: options } = config
+    if (options === undefined || options === false || LIMITED in config) return undefined
+    const early = own(options, method, url)
     if ((early.hook as Hook) === 'preHandler') anyEarlyPreHandler = true
     return early.hook === at ? early : undefined
   }

@@ -1,5 +1,13 @@
 import type { Decision } from '@sluice/core'
-import { createGuard, dropOnRedirect, FOREIGN, type Host, type Refusal, writeFields } from '@sluice/core/http'
+import {
+  asError,
+  createGuard,
+  dropOnRedirect,
+  FOREIGN,
+  type Host,
+  type Refusal,
+  writeFields,
+} from '@sluice/core/http'
 import type { Context, Middleware } from 'koa'
 import { keepFields, throwRefusal } from './errors.js'
 import { coreOptions, type RateLimitOptions } from './options.js'
@@ -35,7 +43,7 @@ export function rateLimit(options: RateLimitOptions): Middleware {
 
   return async (ctx, next) => {
     if (ctx.headerSent) return ctx.res.writableEnded ? undefined : next()
-    const verdict = await guard(ctx, ctx.res)
+    const verdict = await failing(() => guard(ctx, ctx.res))
     if (verdict.outcome === 'skipped') return next()
     if (verdict.outcome === 'abandoned') return leave(ctx)
 
@@ -48,7 +56,7 @@ export function rateLimit(options: RateLimitOptions): Middleware {
     writeFields(verdict.fields, ctx.res)
     dropOnRedirect(verdict.dropsOnRedirect, ctx.res)
     try {
-      await (verdict.outcome === 'allowed' ? next() : refuse(ctx, verdict.refusal))
+      await (verdict.outcome === 'allowed' ? next() : failing(() => refuse(ctx, verdict.refusal)))
     } catch (error) {
       keepFields(verdict.fields, ctx.res, error)
       throw error
@@ -65,6 +73,15 @@ const host: Host<Context> = {
     if (!app.proxy) return 'nobody'
     return app.maxIpsCount > 0 ? 'some' : 'anybody'
   },
+}
+
+/** To Koa nothing at all, thrown by a callback, is no error. */
+async function failing<T>(act: () => T | PromiseLike<T>): Promise<T> {
+  try {
+    return await act()
+  } catch (error) {
+    throw asError(error)
+  }
 }
 
 /** Answers by `onRefused`, and with the problem unless that has set a body or a status, or answers past Koa. */

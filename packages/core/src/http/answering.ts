@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { isPromise, type MaybePromise } from '../answer.js'
+import { coded } from '../errors.js'
 import type { Refusal } from './options.js'
 import type { Field } from './verdicts.js'
 
@@ -37,7 +38,15 @@ export function sendRefusal({ status, body }: Refusal, response: NodeResponse): 
 }
 
 /** What an earlier handler may have said of a body that is not sent. */
-export const FOREIGN = ['Content-Encoding', 'ETag', 'Last-Modified'] as const
+export const FOREIGN = [
+  'Content-Encoding',
+  'Content-Disposition',
+  'Content-Range',
+  'ETag',
+  'Last-Modified',
+  'Trailer',
+  'Transfer-Encoding',
+] as const
 
 /**
  * Takes fields out of a response that turns out to be a redirection when its head is written: a client that reads of
@@ -90,12 +99,29 @@ export function finish(
   try {
     goesOn = act()
   } catch (error) {
-    fail(error)
+    fail(asError(error))
     return
   }
   // What `goOn` throws is not for `fail`, nor for a promise that nobody looks at.
-  if (isPromise(goesOn)) goesOn.then(value => value === true && queueMicrotask(goOn), fail)
+  if (isPromise(goesOn))
+    goesOn.then(
+      value => value === true && queueMicrotask(goOn),
+      error => fail(asError(error)),
+    )
   else if (goesOn) goOn()
+}
+
+/**
+ * What a callback has thrown, as the error it is meant to be: to frameworks nothing at all means to go on, and some words
+ * mean where to.
+ */
+export function asError(thrown: unknown): unknown {
+  if (thrown && thrown !== 'route' && thrown !== 'router') return thrown
+  return coded(
+    new Error('a callback has failed without an error', { cause: thrown }),
+    'SLUICE_CALLBACK_FAILED',
+    'callback',
+  )
 }
 
 /** One list (RFC 9651 3.1) of what may be several lines, or none. */

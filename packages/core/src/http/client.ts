@@ -7,7 +7,15 @@ import type { FindClient, Headers } from './proxies.js'
 export interface Message {
   readonly method?: string | undefined
   readonly headers: Headers
-  readonly socket?: { readonly remoteAddress?: string | undefined; readonly destroyed?: boolean } | undefined
+  readonly socket?: Socket | undefined
+}
+
+/** The connection of a request. */
+export interface Socket {
+  readonly remoteAddress?: string | undefined
+  readonly destroyed?: boolean
+  once?(event: 'close', listener: () => void): unknown
+  off?(event: 'close', listener: () => void): unknown
 }
 
 /** What the room must know of a framework's requests. */

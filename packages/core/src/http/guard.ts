@@ -3,7 +3,8 @@ import { keyOf, lineOf } from '../combine.js'
 import { Decision } from '../decision.js'
 import { coded, type SluiceError } from '../errors.js'
 import { failedDecision, isStoreError } from '../guarded-ledger.js'
-import { decideJointly, every, type JointAsk, noteJointly } from '../joint-ledger.js'
+import { JointDecision } from '../joint-decision.js'
+import { decideJointly, every, type JointAsk, type JointBooked, noteJointly } from '../joint-ledger.js'
 import { JointLimiter } from '../joint-limiter.js'
 import type { Limiter } from '../limiter.js'
 import { RateLimitedError } from '../rate-limited-error.js'
@@ -16,6 +17,8 @@ import { type Verdict, Verdicts } from './verdicts.js'
 
 /** What tells that a client hangs up: a response of node:http. */
 export interface Closing {
+  /** Whether it has been answered already. */
+  readonly writableEnded?: boolean
   once(event: 'close', listener: () => void): unknown
   off(event: 'close', listener: () => void): unknown
 }
@@ -86,9 +89,9 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     const { limiter, key, cost } = ask
     const members = limiter instanceof JointLimiter ? limiter.members : undefined
     if (members?.some(member => hasMet(request, member, key)))
-      return decideJoint(request, response, [ask], idle)
+      return decideJoint(request, message, response, [ask], idle)
     if (hasMet(request, limiter, key)) return SKIPPED
-    const maxWaitMs = rules.maxWaitMs ?? limiter.policy.maxWaitMs ?? 0
+    const maxWaitMs = rules.dryRun ? 0 : (rules.maxWaitMs ?? limiter.policy.maxWaitMs ?? 0)
     const decision = maxWaitMs > 0 ? undefined : limiter.tryAcquire(key, cost === 1 ? undefined : { cost })
     if (decision instanceof Decision && members === undefined) {
       if (isCharged(decision)) meet(request, limiter, key)
@@ -98,7 +101,7 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
       if (isCharged(decision)) for (const met of [limiter, ...(members ?? [])]) meet(request, met, key)
       return verdicts.of(request, [ask], decision, idle)
     }
-    if (maxWaitMs > 0) return hold(response, limiter, key, cost, maxWaitMs, conclude)
+    if (maxWaitMs > 0) return hold(message, response, limiter, key, cost, maxWaitMs, conclude)
     return isPromise(decision)
       ? Promise.resolve(decision as PromiseLike<Decision>).then(conclude, error =>
           storeFailed(error, conclude),
@@ -116,12 +119,13 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     const asks = stated.filter(ask => ask !== undefined)
     const idle = rules.policies.filter((_, index) => stated[index] === undefined)
     if (asks.length <= 1 || isGone(message)) return decide(request, message, response, asks[0], idle)
-    return decideJoint(request, response, asks, idle)
+    return decideJoint(request, message, response, asks, idle)
   }
 
   /** By several limiters, all or none; one that comes twice, or was met before, counts once. */
   function decideJoint(
     request: Request,
+    message: Message,
     response: Closing,
     asks: readonly Ask<X>[],
     idle: readonly PolicyRule<X>[],
@@ -131,20 +135,28 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     )
     if (joint.length === 0) return SKIPPED
     const conclude = (decision: Decision) => {
-      if (isCharged(decision)) for (const { limiter, key } of joint) meet(request, limiter, key)
+      if (decision.allowed && decision instanceof JointDecision)
+        for (const [index, { limiter, key }] of joint.entries())
+          if (isCharged(decision.parts[index]?.decision)) meet(request, limiter, key)
       return verdicts.of(request, joint, decision, idle)
     }
-    const maxWaitMs =
-      rules.maxWaitMs ?? Math.max(...joint.map(({ limiter }) => limiter.policy.maxWaitMs ?? 0))
-    if (maxWaitMs > 0) return hold(response, lineOf(joint), keyOf(joint), 1, maxWaitMs, conclude)
-    const decided = proceed(decideJointly(joint, true), ({ decision }) => noteJointly(joint, decision))
+    const wait = (maxWaitMs: number) =>
+      hold(message, response, lineOf(joint), keyOf(joint), 1, maxWaitMs, conclude)
+    const { maxWaitMs, dryRun } = rules
+    if (maxWaitMs !== undefined && maxWaitMs > 0 && !dryRun) return wait(maxWaitMs)
+    const decided = decideJointly(joint, true)
+    const goOn = ({ decision }: JointBooked) => {
+      const queueMs = maxWaitMs === undefined && !dryRun ? queueOf(joint, decision) : 0
+      return queueMs > 0 ? wait(queueMs) : conclude(noteJointly(joint, decision))
+    }
     return isPromise(decided)
-      ? Promise.resolve(decided).then(conclude, error => storeFailed(error, conclude))
-      : conclude(decided)
+      ? Promise.resolve(decided).then(goOn, error => storeFailed(error, conclude))
+      : goOn(decided)
   }
 
   /** Waits for the permits, as long as the client does. */
   async function hold(
+    { socket }: Message,
     response: Closing,
     limiter: Limiter,
     key: string,
@@ -152,10 +164,14 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     maxWaitMs: number,
     conclude: (decision: Decision) => MaybePromise<Verdict>,
   ): Promise<Verdict> {
+    // Answered already, while its key was looked for.
+    if (response.writableEnded) return ABANDONED
     const wait = new AbortController()
     const onClose = () => wait.abort(ABANDONED)
     held.add(wait)
     response.once('close', onClose)
+    // A request behind others on its connection has a response that never hears of the end.
+    socket?.once?.('close', onClose)
     let decision: Decision
     try {
       const maxWait = Math.min(maxWaitMs, LONGEST_HOLD_MS)
@@ -171,6 +187,7 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     } finally {
       held.delete(wait)
       response.off('close', onClose)
+      socket?.off?.('close', onClose)
     }
     return conclude(decision)
   }
@@ -180,14 +197,21 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     error: unknown,
     conclude: (decision: Decision) => MaybePromise<Verdict>,
   ): MaybePromise<Verdict> {
-    if (!isStoreError(error) || rules.onStoreError === 'throw') throw error
-    return conclude(failedDecision(rules.onStoreError === 'allow'))
+    if (!isStoreError(error) || (rules.onStoreError === 'throw' && !rules.dryRun)) throw error
+    return conclude(failedDecision(rules.dryRun || rules.onStoreError === 'allow'))
   }
 }
 
 /** Whether permits were taken for a request; what is no decision is for others to complain of. */
 function isCharged(decision: Decision | undefined): boolean {
   return decision?.allowed === true && decision.code !== 'SLUICE_STORE_ERROR'
+}
+
+/** How long a request is to wait unless told otherwise: as long as a queue is, if none but queues refuse it. */
+function queueOf(asks: readonly JointAsk[], { allowed, parts }: JointDecision): number {
+  if (allowed) return 0
+  const refusing = asks.filter((_, index) => parts[index]?.decision.allowed === false)
+  return Math.min(...refusing.map(({ limiter }) => limiter.policy.maxWaitMs ?? 0))
 }
 
 /** The first of those that ask the same limiter for the same key. */

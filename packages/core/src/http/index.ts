@@ -1,6 +1,14 @@
 export { type MaybePromise, proceed } from '../answer.js'
 export { coded, invalid } from '../errors.js'
-export { dropOnRedirect, FOREIGN, finish, type NodeResponse, sendRefusal, writeFields } from './answering.js'
+export {
+  asError,
+  dropOnRedirect,
+  FOREIGN,
+  finish,
+  type NodeResponse,
+  sendRefusal,
+  writeFields,
+} from './answering.js'
 export type { Host, Message } from './client.js'
 export type { Dialect, LegacyReset } from './dialects.js'
 export { type Closing, createGuard, type Guard } from './guard.js'

@@ -31,10 +31,11 @@ export function distinctName(request: unknown, name: string): string {
   return distinct
 }
 
-/** What the fields of this request have told so far, this included, for dialects that tell of one limit only. */
+/** What the fields of this request have told so far, this included; what a dry run would have refused does not count. */
 export function reportsSoFar(request: unknown, reports: readonly PolicyReport[]): readonly PolicyReport[] {
   const record = recordOf(request)
-  record.reports = record.reports === undefined ? reports : [...record.reports, ...reports]
+  const before = record.reports?.filter(({ violated }) => !violated)
+  record.reports = before === undefined ? reports : [...before, ...reports]
   return record.reports
 }
 

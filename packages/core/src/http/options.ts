@@ -224,8 +224,9 @@ export function rulesOf<X extends Exchange>(options: HttpOptions<X>): Rules<X> {
 export function checkLimiter(value: unknown, expected = 'a limiter made by createLimiter'): Limiter {
   if (isLimiter(value)) {
     // Its name becomes a field; ours have been checked.
-    if (!(value instanceof LedgerLimiter)) policyName('limiter', value.name)
-    return value
+    if (value instanceof LedgerLimiter) return value
+    policyName('limiter', value.name)
+    if (typeof value.policy?.limit === 'number') return value
   }
   throw invalid(TypeError, 'limiter', expected, value, 'SLUICE_INVALID_LIMITER')
 }

@@ -2,6 +2,7 @@ import { type MaybePromise, proceed } from '../answer.js'
 import { Decision } from '../decision.js'
 import { coded } from '../errors.js'
 import { JointDecision } from '../joint-decision.js'
+import { membersOf } from '../joint-limiter.js'
 import { LedgerLimiter } from '../ledger-limiter.js'
 import type { Limiter } from '../limiter.js'
 import type { Ask } from './asks.js'
@@ -101,7 +102,7 @@ export class Verdicts<X extends Exchange> {
         ? this.jointReports(request, asks, decision)
         : this.singleReport(request, asks[0] as Ask<X>, decision)
     const reports = idle.length === 0 ? evaluated : this.withIdle(request, evaluated, idle)
-    const told = tellsOfOne(rules) ? reportsSoFar(request, reports) : reports
+    const told = reportsSoFar(request, reports)
     const text = this.policyText(asks, reports)
     const fields = fieldsOf(reports, rules, clockOf(asks, rules), text, told)
     const isSpent = evaluated.some(report => isVisible(report) && floorUnits(report.remaining) === 0)
@@ -110,7 +111,7 @@ export class Verdicts<X extends Exchange> {
       if (rules.exposeHeaders) expose(fields)
       return { outcome: 'allowed', decision, fields, dropsOnRedirect }
     }
-    const retryAfter = retryAfterSeconds(reports)
+    const retryAfter = retryAfterSeconds(told)
     if (retryAfter !== undefined)
       fields.push({ name: 'Retry-After', value: String(retryAfter), joins: false })
     const problem = refusalProblem(rules.status, reports)
@@ -140,15 +141,17 @@ export class Verdicts<X extends Exchange> {
     return [this.completed(request, rule, key, reportOf(name, limiter.policy, decision, this.rules.paced))]
   }
 
-  private jointReports(request: X[0], asks: readonly Ask<X>[], { parts }: JointDecision): PolicyReport[] {
+  private jointReports(request: X[0], asks: readonly Ask<X>[], joint: JointDecision): PolicyReport[] {
+    const { parts } = joint
     // A combination is one ask with several parts, policies are one ask for each.
     const isCombination = asks.length < parts.length
-    return parts.flatMap(({ limiter, policy, key, decision }, index) => {
+    const reports = parts.flatMap(({ limiter, policy, key, decision }, index) => {
       if (decision.code === 'SLUICE_STORE_ERROR') return []
       const { rule } = asks[isCombination ? 0 : index] as Ask<X>
       const name = isCombination ? limiter : (rule.name ?? limiter)
       return [this.completed(request, rule, key, reportOf(name, policy, decision, this.rules.paced))]
     })
+    return joint.allowed ? reports : reports.map(report => behind(report, reports, joint.waitMs))
   }
 
   /** The policies of a route are the same from request to request, in the order in which they are declared. */
@@ -159,9 +162,12 @@ export class Verdicts<X extends Exchange> {
   ): readonly PolicyReport[] {
     const idleReports = idle.flatMap(rule => {
       if (typeof rule.limiter === 'function') return []
-      const { name, policy } = rule.limiter
-      const report = { ...policy, name: rule.name ?? name, remaining: 0, violated: false, idle: true }
-      return [this.completed(request, rule, undefined, report)]
+      const members = membersOf(rule.limiter)
+      return members.map(({ name, policy }) => {
+        const own = members.length === 1 ? (rule.name ?? name) : name
+        const report = { ...policy, name: own, remaining: 0, violated: false, idle: true }
+        return this.completed(request, rule, undefined, report)
+      })
     })
     return [...evaluated, ...idleReports].toSorted((a, b) => (a.place ?? 0) - (b.place ?? 0))
   }
@@ -206,6 +212,22 @@ class PolicyTexts {
   }
 }
 
+/**
+ * A request that stands behind another one is refused by those that refuse it, and for as long as it takes; where each of
+ * them alone would let it pass, by the one with the least left.
+ */
+function behind(report: PolicyReport, reports: readonly PolicyReport[], waitMs: number): PolicyReport {
+  const isRefused = reports.some(({ violated }) => violated)
+  if (isRefused) {
+    const isLonger = report.violated && (report.waitMs ?? 0) < waitMs && report.waitMs !== Infinity
+    return isLonger && reports.every(other => (other.violated ? (other.waitMs ?? 0) < waitMs : true))
+      ? { ...report, waitMs }
+      : report
+  }
+  const least = Math.min(...reports.map(({ remaining }) => remaining))
+  return report.remaining === least ? { ...report, remaining: 0, violated: true, waitMs } : report
+}
+
 const NO_NAMES: readonly string[] = []
 
 /** Whether a refusal is one because a store has failed. */
@@ -224,11 +246,6 @@ function expose(fields: Field[]): void {
   if (fields.length === 0) return
   const value = fields.map(({ name }) => name).join(', ')
   fields.push({ name: 'Access-Control-Expose-Headers', value, joins: true, unique: true })
-}
-
-/** Whether there is a field that has room for one limit only. */
-function tellsOfOne({ dialect, legacy }: HeaderStyle): boolean {
-  return legacy !== undefined || dialect === 'draft-6' || dialect === 'draft-7'
 }
 
 /** The time by the clock of a limiter of ours, for fields that are times of day. */
