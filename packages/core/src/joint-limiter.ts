@@ -49,6 +49,15 @@ export class JointLimiter extends LedgerLimiter<boolean> {
     if (decision instanceof JointDecision) noteJointly(this.asksOf(key, cost), decision)
   }
 
+  protected override standing(key: string, change: 1 | -1): void {
+    for (const ask of this.asksOf(key, 1)) ask.limiter.countSharing(ask.key, change)
+  }
+
+  /** A member does not count those who wait in other rooms than its own, and yet they are no more than its bounds. */
+  protected override isCrowded(key: string): boolean {
+    return this.asksOf(key, 1).some(ask => ask.limiter.isShared(ask.key))
+  }
+
   /** What changes a member concerns who waits here. */
   protected override occupied(isOccupied: boolean): void {
     for (const member of this.members) member.share(this.waitingRoom, isOccupied)

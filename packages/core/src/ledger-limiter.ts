@@ -42,6 +42,9 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   private readonly isAsync: boolean
   private readonly maxWaitUs: number | undefined
   protected readonly waitingRoom: WaitingRoom<Async>
+  /** How many wait for this limiter among others, by key. */
+  private readonly sharing = new Map<string, number>()
+  private sharingAll = 0
   /** Rooms in which somebody waits for this limiter among others. */
   private readonly sharedRooms = new Set<Room>()
   private granted = 0
@@ -189,11 +192,35 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
         if (WAIT.hasSubscribers) WAIT.publish({ limiter: this.name, key, cost, waitMs })
       },
       onOccupied: (isOccupied: boolean) => this.occupied(isOccupied),
+      onStanding: (key: string, change: 1 | -1) => this.standing(key, change),
+      isCrowded: (key: string) => this.isCrowded(key),
     }
+  }
+
+  /** One more stands in the line of a key, or one less. */
+  protected standing(_key: string, _change: 1 | -1): void {}
+
+  /** Whether too many wait for what this limiter is made of. */
+  protected isCrowded(_key: string): boolean {
+    return false
   }
 
   /** Somebody has come to wait here, or the last has left. */
   protected occupied(_isOccupied: boolean): void {}
+
+  /** One more waits for a key of this limiter among others, or one less. */
+  countSharing(key: string, change: 1 | -1): void {
+    const count = (this.sharing.get(key) ?? 0) + change
+    if (count === 0) this.sharing.delete(key)
+    else this.sharing.set(key, count)
+    this.sharingAll += change
+  }
+
+  /** Whether as many wait for a key of this limiter among others as may wait for it alone. */
+  isShared(key: string): boolean {
+    const { maxQueue, maxQueuePerKey } = this.bounds
+    return this.sharingAll >= maxQueue || (this.sharing.get(key) ?? 0) >= maxQueuePerKey
+  }
 
   /** Somebody waits, elsewhere, for this limiter too; or no longer. */
   share(room: Room, waits: boolean): void {

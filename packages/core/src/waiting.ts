@@ -28,6 +28,10 @@ export interface WaitingHost<Async extends boolean> {
   bookable(): boolean
   /** Hears that somebody has to wait. */
   onWait(key: string, cost: number, waitMs: number): void
+  /** Hears that one more stands in the line of a key, or one less. */
+  onStanding?(key: string, change: 1 | -1): void
+  /** Whether too many wait already, of those that this room does not count. */
+  isCrowded?(key: string): boolean
   /** Hears when the first comes to wait and when the last has left. */
   onOccupied?(occupied: boolean): void
 }
@@ -166,7 +170,11 @@ class Line<Async extends boolean> {
   private enter(waiter: Waiter): void {
     this.occupy(1)
     if (this.moveIsDue) this.move()
-    const isFull = this.occupied > this.host.maxQueuePerKey || this.room.occupied > this.host.maxQueue
+    const { maxQueue, maxQueuePerKey } = this.host
+    const isFull =
+      this.occupied > maxQueuePerKey ||
+      this.room.occupied > maxQueue ||
+      this.host.isCrowded?.(this.key) === true
     if (this.moving !== undefined) {
       this.moving.then(() => {
         this.occupy(-1)
@@ -230,6 +238,7 @@ class Line<Async extends boolean> {
   private join(waiter: Waiter): void {
     this.waiters.push(waiter)
     this.occupy(1)
+    this.host.onStanding?.(this.key, 1)
     if (waiter.keepsAlive) this.keepers++
     waiter.signal?.addEventListener('abort', waiter.onAbort)
     this.arm()
@@ -239,6 +248,7 @@ class Line<Async extends boolean> {
   private release(waiter: Waiter): void {
     waiter.gone = true
     this.occupy(-1)
+    this.host.onStanding?.(this.key, -1)
     if (waiter.keepsAlive) this.keepers--
     waiter.signal?.removeEventListener('abort', waiter.onAbort)
   }

@@ -37,7 +37,7 @@ export interface Guard<Request> {
  * Makes the decision function of an adapter. Throws for bad options as `rateLimit` does.
  *
  * The function throws, or its promise rejects, with what a callback has thrown or with an error of a stable code for what
- * a callback should not have returned, and has charged nothing then.
+ * a callback should not have returned; `key`, `cost` and `limiter` come before anything is charged.
  *
  * @example
  * const guard = createGuard({ limit: 100, window: '1m' }, {

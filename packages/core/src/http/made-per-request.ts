@@ -18,7 +18,7 @@ export class ChoiceWatch {
     if (this.seen.has(limiter)) return
     this.seen.add(limiter)
     if (++this.distinct > MOST_CHOICES)
-      warn(`a limiter function has returned more than ${MOST_CHOICES} different limiters`)
+      warn(`A limiter function has returned more than ${MOST_CHOICES} different limiters`)
   }
 }
 
@@ -51,7 +51,7 @@ let metYoung = 0
 function warn(what: string): void {
   warnOnce(
     'SLUICE_MADE_PER_REQUEST',
-    `${what[0]?.toUpperCase()}${what.slice(1)}. A limiter made for each request limits nothing: make limiters and ` +
+    `${what}. A limiter made for each request limits nothing: make limiters and ` +
       'middleware once, and tell clients apart by key.',
   )
 }

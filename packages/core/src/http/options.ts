@@ -281,7 +281,7 @@ function policiesOf<X extends Exchange>(options: HttpOptions<X>): readonly Polic
   return rules
 }
 
-const A_LIST = 'a list such as [{ name, limit, window }, { limiter, key }]'
+const A_LIST = 'a list of at least one policy such as [{ name, limit, window }, { limiter, key }]'
 
 function policyOf<X extends Exchange>(
   options: (LimitDoor | LimiterDoor<X> | PolicyOptions<X>) & CountingOptions<X>,
