@@ -63,6 +63,11 @@ export interface Algorithm {
   load(state: Float64Array, at: number, nowUs: number): number
 }
 
+/** Whether two algorithms of one name decide alike. */
+export function sameArgs(a: Pick<Algorithm, 'args'>, b: Pick<Algorithm, 'args'>): boolean {
+  return a.args.length === b.args.length && a.args.every((arg, index) => arg === b.args[index])
+}
+
 /** What a limiter advertises. */
 export interface Policy {
   /** The most single permits that a rested key passes at once; Infinity for no limit. */

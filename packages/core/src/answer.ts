@@ -18,8 +18,8 @@ export function afterwards<Async extends boolean, T, U>(
   return proceed<T, U>(answer as MaybePromise<T>, goOn) as Answer<Async, U>
 }
 
-/** A value in the form in which a store answers. */
-export function answerOf<Async extends boolean, T>(async: Async, value: T): Answer<Async, T> {
+/** A value in the form in which a store answers; it is a promise only where the store is asynchronous. */
+export function answerOf<Async extends boolean, T>(async: Async, value: MaybePromise<T>): Answer<Async, T> {
   return (async ? Promise.resolve(value) : value) as Answer<Async, T>
 }
 

@@ -1,4 +1,4 @@
-import { type Answer, proceed } from './answer.js'
+import { type Answer, answerOf, proceed } from './answer.js'
 import { checkCost } from './cost.js'
 import { invalid } from './errors.js'
 import type { JointDecision } from './joint-decision.js'
@@ -35,11 +35,11 @@ export function tryAcquireAll<Async extends boolean>(
   asks: readonly LimiterAsk<Async>[],
 ): Answer<Async, JointDecision> {
   const joint = checkAsks(asks)
-  const answer = proceed(decideJointly(joint, true), ({ decision }) => noteJointly(joint, decision))
-  return (joint.some(({ limiter }) => limiter.ledger.async) ? Promise.resolve(answer) : answer) as Answer<
-    Async,
-    JointDecision
-  >
+  const isAsync = joint.some(({ limiter }) => limiter.ledger.async) as Async
+  return answerOf(
+    isAsync,
+    proceed(decideJointly(joint, true), ({ decision }) => noteJointly(joint, decision)),
+  )
 }
 
 /**

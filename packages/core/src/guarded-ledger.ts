@@ -89,11 +89,7 @@ export class GuardedLedger implements Ledger<true> {
     try {
       const answer = await this.deadlines.keep(Promise.resolve(act()))
       if (isAnswer(answer)) return answer
-      throw coded(
-        new TypeError('the store has answered with what is no answer'),
-        'SLUICE_STORE_ERROR',
-        'store',
-      )
+      throw noAnswer()
     } catch (error) {
       const failure = storeError(error)
       this.onFailure(failure)
@@ -105,6 +101,11 @@ export class GuardedLedger implements Ledger<true> {
 /** Whether an error is the failure of a store. */
 export function isStoreError(error: unknown): boolean {
   return (error as { code?: unknown } | null | undefined)?.code === 'SLUICE_STORE_ERROR'
+}
+
+/** A store has answered with what cannot be an answer. */
+export function noAnswer(): Error {
+  return coded(new TypeError('the store has answered with what is no answer'), 'SLUICE_STORE_ERROR', 'store')
 }
 
 function storeError(error: unknown): Error {

@@ -1,5 +1,5 @@
 import type { Booking } from './algorithm.js'
-import { type Answer, isPromise, type MaybePromise, proceed } from './answer.js'
+import { type Answer, answerOf, isPromise, type MaybePromise, proceed } from './answer.js'
 import type { Decision } from './decision.js'
 import { coded } from './errors.js'
 import { type DecisionPart, JointDecision } from './joint-decision.js'
@@ -108,11 +108,14 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
   }
 
   decide(key: string, cost: number, _maxWaitUs: number, commit: boolean): Answer<Async, Decision> {
-    return this.answer(proceed(decideJointly(this.asksOf(key, cost), commit), ({ decision }) => decision))
+    return answerOf(
+      this.async,
+      proceed(decideJointly(this.asksOf(key, cost), commit), ({ decision }) => decision),
+    )
   }
 
   book(key: string, cost: number): Answer<Async, Booked> {
-    return this.answer(decideJointly(this.asksOf(key, cost), true))
+    return answerOf(this.async, decideJointly(this.asksOf(key, cost), true))
   }
 
   cancel(_key: string, booking: Booking): Answer<Async, number> {
@@ -127,7 +130,10 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
   release(key: string, permits: number): Answer<Async, number> {
     const limited = this.asksOf(key, 1).filter(({ limiter }) => limiter.policy.limit < Infinity)
     const given = every(limited, ask => ask.limiter.release(ask.key, permits))
-    return this.answer(proceed(given, given => (given.length === 0 ? 0 : Math.min(...given))))
+    return answerOf(
+      this.async,
+      proceed(given, given => (given.length === 0 ? 0 : Math.min(...given))),
+    )
   }
 
   /** Takes from each what passes all of them. */
@@ -137,11 +143,12 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
       const taken = decideJointly(this.asksOf(key, remaining), true)
       return proceed(taken, ({ decision }) => (decision.allowed ? remaining : 0))
     })
-    return this.answer(drained)
+    return answerOf(this.async, drained)
   }
 
   reset(key: string): Answer<Async, void> {
-    return this.answer(
+    return answerOf(
+      this.async,
       proceed(
         every(this.asksOf(key, 1), ask => ask.limiter.reset(ask.key)),
         () => {},
@@ -161,11 +168,10 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
 
   private giveBack({ bookings }: JointBooking, verb: 'cancel' | 'refund'): Answer<Async, number> {
     const given = every(bookings, ({ ask, booking }) => ask.limiter.ledger[verb](ask.key, booking))
-    return this.answer(proceed(given, given => Math.min(...given)))
-  }
-
-  private answer<T>(value: MaybePromise<T>): Answer<Async, T> {
-    return (this.async ? Promise.resolve(value) : value) as Answer<Async, T>
+    return answerOf(
+      this.async,
+      proceed(given, given => Math.min(...given)),
+    )
   }
 }
 

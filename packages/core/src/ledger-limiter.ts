@@ -6,6 +6,7 @@ import type { Decision } from './decision.js'
 import { waitToUs } from './duration.js'
 import { coded, invalid, invalidPrivately } from './errors.js'
 import { channelOf } from './events.js'
+import { noAnswer } from './guarded-ledger.js'
 import type { AcquireOptions, Limiter, ReserveOptions, WaitOptions } from './limiter.js'
 import { checkOptions, having, wholeNumber } from './options.js'
 import { RateLimitedError } from './rate-limited-error.js'
@@ -163,12 +164,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 
   /** Counts a decision and tells of it. */
   noted<D extends Decision>(key: string, cost: number, decision: D): D {
-    if (decision === undefined)
-      throw coded(
-        new TypeError('the store has answered with what is no answer'),
-        'SLUICE_STORE_ERROR',
-        'store',
-      )
+    if (decision === undefined) throw noAnswer()
     if (decision.allowed) this.granted++
     else this.refused++
     if (DECISION.hasSubscribers) DECISION.publish({ limiter: this.name, key, cost, decision })

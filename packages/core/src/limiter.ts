@@ -25,6 +25,8 @@ export interface LimiterOptions<S extends SyncStore | AsyncStore | undefined = u
   readonly maxWait?: Duration | undefined
   /** How many may wait in `acquire` at once, over all keys; default 1,000, or a leaky bucket's capacity if that is more. */
   readonly maxQueue?: number | undefined
+  /** How many may wait in `acquire` for one key; default 10, or a leaky bucket's capacity if that is more. */
+  readonly maxQueuePerKey?: number | undefined
   /**
    * What an ask is answered while an asynchronous store fails: `'allow'`, `'refuse'` (both as decisions of code
    * SLUICE_STORE_ERROR), or `'throw'`, the default, an error of that code.
@@ -32,8 +34,6 @@ export interface LimiterOptions<S extends SyncStore | AsyncStore | undefined = u
   readonly onStoreError?: OnStoreError | undefined
   /** How long an asynchronous store may take for a call before it counts as failed; default `'100ms'`. */
   readonly deadline?: Duration | undefined
-  /** How many may wait in `acquire` for one key; default 10, or a leaky bucket's capacity if that is more. */
-  readonly maxQueuePerKey?: number | undefined
 }
 
 /** What may be said to a verb of a limiter. */
@@ -44,7 +44,10 @@ export interface AcquireOptions {
 
 /** What may be said to `reserve`. */
 export interface ReserveOptions extends AcquireOptions {
-  /** The longest wait accepted, 0 for none; default the limiter's `maxWait`, which is Infinity unless set (a leaky bucket has its own). */
+  /**
+   * The longest wait accepted, 0 for none; default the limiter's `maxWait`, which is Infinity unless set (a leaky bucket
+   * has its own).
+   */
   readonly maxWait?: Duration | undefined
 }
 

@@ -1,4 +1,4 @@
-import type { Algorithm, Booking } from './algorithm.js'
+import { type Algorithm, type Booking, sameArgs } from './algorithm.js'
 import type { Clock } from './clock.js'
 import { Decision, FixedGauge } from './decision.js'
 import { convertSince, ERA_MASK, type Era, Eras } from './eras.js'
@@ -349,8 +349,4 @@ function birthOf(stamp: number): number {
 
 function begun(algorithm: Algorithm, nowUs: number, previous?: Algorithm): Algorithm {
   return algorithm.begin?.(nowUs, previous) ?? algorithm
-}
-
-function sameArgs(a: Algorithm, b: Algorithm): boolean {
-  return a.args.length === b.args.length && a.args.every((arg, index) => arg === b.args[index])
 }

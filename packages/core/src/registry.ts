@@ -1,4 +1,4 @@
-import type { Algorithm } from './algorithm.js'
+import { type Algorithm, sameArgs } from './algorithm.js'
 import { unlimited } from './algorithms/unlimited.js'
 import { waitToUs } from './duration.js'
 import { coded, invalid } from './errors.js'
@@ -123,7 +123,7 @@ export function createRegistry<S extends SyncStore | AsyncStore | undefined = un
         return limiter
       }
       const { limiter } = entry
-      const isAnother = algorithm !== undefined && !sameTerms(limiter.terms, algorithm)
+      const isAnother = algorithm !== undefined && !isMadeWith(limiter, algorithm)
       const waitsOtherwise = own.maxWait !== undefined && patience(own) !== patience(entry.own)
       if (isAnother || waitsOtherwise)
         throw coded(
@@ -169,8 +169,7 @@ const NO_STORE = { async: false, open: () => ({ async: false }) } as unknown as 
 
 const REGISTRY = channelOf('sluice:registry')
 
-/** Whether two algorithms decide alike. */
-function sameTerms(a: Terms, b: Algorithm): boolean {
-  const { name, args = [] } = a as Partial<Algorithm>
-  return name === b.name && args.length === b.args.length && args.every((arg, index) => arg === b.args[index])
+/** Whether a limiter of ours, which all have an algorithm for their terms, decides as one would say. */
+function isMadeWith({ terms }: { readonly terms: Terms }, algorithm: Algorithm): boolean {
+  return terms.name === algorithm.name && sameArgs(terms as Algorithm, algorithm)
 }

@@ -1,6 +1,6 @@
 import { isPromise, type MaybePromise, proceed } from '../answer.js'
 import { keyOf, lineOf } from '../combine.js'
-import { Decision } from '../decision.js'
+import type { Decision } from '../decision.js'
 import { coded, type SluiceError } from '../errors.js'
 import { failedDecision, isStoreError } from '../guarded-ledger.js'
 import { JointDecision } from '../joint-decision.js'
@@ -87,26 +87,25 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     if (isGone(message)) return ABANDONED
     if (ask === undefined) return SKIPPED
     const { limiter, key, cost } = ask
-    const members = limiter instanceof JointLimiter ? limiter.members : undefined
-    if (members?.some(member => hasMet(request, member, key)))
+    const members = limiter instanceof JointLimiter ? limiter.members : NO_MEMBERS
+    if (members.some(member => hasMet(request, member, key)))
       return decideJoint(request, message, response, [ask], idle)
     if (hasMet(request, limiter, key)) return SKIPPED
-    const maxWaitMs = rules.dryRun ? 0 : (rules.maxWaitMs ?? limiter.policy.maxWaitMs ?? 0)
-    const decision = maxWaitMs > 0 ? undefined : limiter.tryAcquire(key, cost === 1 ? undefined : { cost })
-    if (decision instanceof Decision && members === undefined) {
-      if (isCharged(decision)) meet(request, limiter, key)
-      return verdicts.of(request, [ask], decision, idle)
-    }
     const conclude = (decision: Decision) => {
-      if (isCharged(decision)) for (const met of [limiter, ...(members ?? [])]) meet(request, met, key)
+      if (isCharged(decision)) {
+        meet(request, limiter, key)
+        for (const member of members) meet(request, member, key)
+      }
       return verdicts.of(request, [ask], decision, idle)
     }
+    const maxWaitMs = rules.dryRun ? 0 : (rules.maxWaitMs ?? limiter.policy.maxWaitMs ?? 0)
     if (maxWaitMs > 0) return hold(message, response, limiter, key, cost, maxWaitMs, conclude)
+    const decision = limiter.tryAcquire(key, cost === 1 ? undefined : { cost })
     return isPromise(decision)
       ? Promise.resolve(decision as PromiseLike<Decision>).then(conclude, error =>
           storeFailed(error, conclude),
         )
-      : conclude(decision as Decision)
+      : conclude(decision)
   }
 
   /** By several policies. */
@@ -223,6 +222,7 @@ function distinct<A extends JointAsk>(asks: readonly A[]): readonly A[] {
 }
 
 const NO_POLICIES: readonly never[] = []
+const NO_MEMBERS: readonly never[] = []
 const SKIPPED: Verdict = { outcome: 'skipped' }
 const ABANDONED: Verdict = { outcome: 'abandoned' }
 

@@ -151,7 +151,7 @@ export class Verdicts<X extends Exchange> {
       const name = isCombination ? limiter : (rule.name ?? limiter)
       return [this.completed(request, rule, key, reportOf(name, policy, decision, this.rules.paced))]
     })
-    return joint.allowed ? reports : reports.map(report => behind(report, reports, joint.waitMs))
+    return joint.allowed ? reports : behind(reports, joint.waitMs)
   }
 
   /** The policies of a route are the same from request to request, in the order in which they are declared. */
@@ -216,16 +216,14 @@ class PolicyTexts {
  * A request that stands behind another one is refused by those that refuse it, and for as long as it takes; where each of
  * them alone would let it pass, by the one with the least left.
  */
-function behind(report: PolicyReport, reports: readonly PolicyReport[], waitMs: number): PolicyReport {
-  const isRefused = reports.some(({ violated }) => violated)
-  if (isRefused) {
-    const isLonger = report.violated && (report.waitMs ?? 0) < waitMs && report.waitMs !== Infinity
-    return isLonger && reports.every(other => (other.violated ? (other.waitMs ?? 0) < waitMs : true))
-      ? { ...report, waitMs }
-      : report
-  }
+function behind(reports: readonly PolicyReport[], waitMs: number): PolicyReport[] {
+  const violated = reports.filter(report => report.violated)
   const least = Math.min(...reports.map(({ remaining }) => remaining))
-  return report.remaining === least ? { ...report, remaining: 0, violated: true, waitMs } : report
+  const isLonger = violated.every(({ waitMs: own = 0 }) => own < waitMs)
+  return reports.map(report => {
+    if (violated.length > 0) return report.violated && isLonger ? { ...report, waitMs } : report
+    return report.remaining === least ? { ...report, remaining: 0, violated: true, waitMs } : report
+  })
 }
 
 const NO_NAMES: readonly string[] = []
