@@ -3,6 +3,7 @@ import { type AsyncStore, createLimiter, type Limiter, memoryStore, tokenBucket 
 import { manualClock } from '@sluice/core/testing'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { type CallLater, laterLedger } from '../support/later-ledger.js'
 
 /** A memory store that answers a turn of the event loop later, and fails while `down`. */
 function asyncStore() {
@@ -13,23 +14,13 @@ function asyncStore() {
     calls: 0,
     open(spec) {
       const ledger = memory.open(spec)
-      const later = async <T>(act: () => T): Promise<T> => {
+      const later: CallLater = async act => {
         store.calls++
         await nextTurn()
         if (store.down) throw new Error('the store is down')
         return act()
       }
-      return {
-        async: true,
-        decide: (...args) => later(() => ledger.decide(...args)),
-        book: (...args) => later(() => ledger.book(...args)),
-        cancel: (...args) => later(() => ledger.cancel(...args)),
-        refund: (...args) => later(() => ledger.refund(...args)),
-        release: (...args) => later(() => ledger.release(...args)),
-        drain: key => later(() => ledger.drain(key)),
-        reset: key => later(() => ledger.reset(key)),
-        update: algorithm => later(() => ledger.update(algorithm)),
-      }
+      return laterLedger(ledger, later)
     },
   }
   return store

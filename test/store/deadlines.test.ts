@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { type AsyncStore, createLimiter, type Duration, memoryStore, tokenBucket } from '@sluice/core'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { laterLedger } from '../support/later-ledger.js'
 import { run } from '../support/process.js'
 
 /*
@@ -74,17 +75,10 @@ function storeOf(answer: (key: string) => Promise<unknown>): AsyncStore {
     async: true,
     open(spec) {
       const ledger = memory.open(spec)
-      return {
-        async: true,
-        decide: (key, ...ask) => answer(key).then(() => ledger.decide(key, ...ask)),
-        book: (key, ...ask) => answer(key).then(() => ledger.book(key, ...ask)),
-        cancel: (key, booking) => answer(key).then(() => ledger.cancel(key, booking)),
-        refund: (key, booking) => answer(key).then(() => ledger.refund(key, booking)),
-        release: (key, permits) => answer(key).then(() => ledger.release(key, permits)),
-        drain: key => answer(key).then(() => ledger.drain(key)),
-        reset: key => answer(key).then(() => ledger.reset(key)),
-        update: algorithm => answer('').then(() => ledger.update(algorithm)),
-      }
+      return laterLedger(ledger, async (act, _verb, key) => {
+        await answer(key)
+        return act()
+      })
     },
   }
 }

@@ -15,6 +15,7 @@ import {
 } from '@sluice/core'
 import { manualClock } from '@sluice/core/testing'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { laterLedger } from '../support/later-ledger.js'
 
 const BUCKET = tokenBucket({ limit: 10, window: '1s', burst: 4 })
 const DEADLINE_MS = 15
@@ -32,23 +33,12 @@ function faultyStore() {
     calls: [] as string[],
     open(spec: Parameters<AsyncStore['open']>[0]): Ledger<true> {
       const ledger = memory.open(spec)
-      const act = <T>(verb: string, answer: () => T): Promise<T> => {
+      return laterLedger(ledger, (answer, verb) => {
         store.calls.push(verb)
         return store.fault === undefined
-          ? Promise.resolve().then(answer)
-          : (store.fault(answer) as Promise<T>)
-      }
-      return {
-        async: true,
-        decide: (...ask) => act('decide', () => ledger.decide(...ask)),
-        book: (...ask) => act('book', () => ledger.book(...ask)),
-        cancel: (...booking) => act('cancel', () => ledger.cancel(...booking)),
-        refund: (...booking) => act('refund', () => ledger.refund(...booking)),
-        release: (...permits) => act('release', () => ledger.release(...permits)),
-        drain: key => act('drain', () => ledger.drain(key)),
-        reset: key => act('reset', () => ledger.reset(key)),
-        update: algorithm => act('update', () => ledger.update(algorithm)),
-      }
+          ? Promise.resolve().then(answer as never)
+          : (store.fault(answer) as Promise<never>)
+      })
     },
   }
   return store

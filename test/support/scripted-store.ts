@@ -1,18 +1,16 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { type AsyncStore, type Ledger, memoryStore } from '@sluice/core'
-
-/** A verb of a ledger. */
-export type Verb = Exclude<keyof Ledger<true>, 'async' | 'keys' | 'forgotten'>
+import { type AsyncStore, memoryStore } from '@sluice/core'
+import { type LedgerVerb, laterLedger } from './later-ledger.js'
 
 /** What becomes of a call: `act` makes it in memory and returns the answer of a store that works. */
-export type Script = (act: () => unknown, verb: Verb) => unknown
+export type Script = (act: () => unknown, verb: LedgerVerb) => unknown
 
 /** An asynchronous store that does as it is told, over one in memory. */
 export interface ScriptedStore extends AsyncStore {
   /** What becomes of the calls from now on. */
   script: Script
   /** The calls so far. */
-  readonly calls: Verb[]
+  readonly calls: LedgerVerb[]
 }
 
 export function scriptedStore(script: Script = works): ScriptedStore {
@@ -23,21 +21,10 @@ export function scriptedStore(script: Script = works): ScriptedStore {
     calls: [],
     open(spec) {
       const ledger = memory.open(spec)
-      const call = (verb: Verb, act: () => unknown) => {
+      return laterLedger(ledger, (act, verb) => {
         store.calls.push(verb)
         return store.script(act, verb) as Promise<never>
-      }
-      return {
-        async: true,
-        decide: (...ask) => call('decide', () => ledger.decide(...ask)),
-        book: (...ask) => call('book', () => ledger.book(...ask)),
-        cancel: (...booking) => call('cancel', () => ledger.cancel(...booking)),
-        refund: (...booking) => call('refund', () => ledger.refund(...booking)),
-        release: (...permits) => call('release', () => ledger.release(...permits)),
-        drain: key => call('drain', () => ledger.drain(key)),
-        reset: key => call('reset', () => ledger.reset(key)),
-        update: algorithm => call('update', () => ledger.update(algorithm)),
-      }
+      })
     },
   }
   return store
@@ -63,7 +50,7 @@ export const answers =
 
 /** Fails the calls of some verbs, and works otherwise. */
 export const failsAt =
-  (...verbs: readonly Verb[]): Script =>
+  (...verbs: readonly LedgerVerb[]): Script =>
   (act, verb) =>
     verbs.includes(verb) ? Promise.reject(DOWN) : works(act, verb)
 

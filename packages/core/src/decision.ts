@@ -77,7 +77,7 @@ export class Decision {
     return this.gauge.resetAfterUs(this.first, this.second) / 1000
   }
 
-  /** Why a decision is not the key's own doing; undefined otherwise. */
+  /** Why a decision is not that of the algorithm; undefined otherwise. */
   get code(): DecisionCode | undefined {
     return this.gauge.code
   }
@@ -104,11 +104,11 @@ export class Decision {
 }
 
 /**
- * Decisions that are not the key's own doing. Refusals for want of memory: the store holds `maxKeys` keys that are all being
+ * Decisions that are not made by the algorithm. A refusal because the key is blocked. Refusals for want of memory: the store holds `maxKeys` keys that are all being
  * refused, or a sliding log has reached its `maxBytes`; their waits are those of the worst case. And grants or refusals
  * because the store has failed (`onStoreError`), of which no figure is known.
  */
-export type DecisionCode = 'SLUICE_STORE_FULL' | 'SLUICE_LOG_FULL' | 'SLUICE_STORE_ERROR'
+export type DecisionCode = 'SLUICE_BLOCKED' | 'SLUICE_STORE_FULL' | 'SLUICE_LOG_FULL' | 'SLUICE_STORE_ERROR'
 
 /** A decision as plain data, as `toJSON` and logs have it. */
 export interface DecisionFigures {

@@ -32,6 +32,10 @@ export interface SluiceEvents {
   'sluice:release': { readonly limiter: string; readonly key: string; readonly permits: number }
   /** A key was drained of so many permits. */
   'sluice:drain': { readonly limiter: string; readonly key: string; readonly permits: number }
+  /** A key was blocked for so long, by hand or for what it did. */
+  'sluice:block': { readonly limiter: string; readonly key: string; readonly forMs: number }
+  /** A block was lifted by hand. */
+  'sluice:unblock': { readonly limiter: string; readonly key: string }
   /** A key was reset. */
   'sluice:reset': { readonly limiter: string; readonly key: string }
   /** A limiter has another algorithm or other options. */

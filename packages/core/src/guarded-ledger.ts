@@ -2,6 +2,7 @@ import type { Algorithm, Booking } from './algorithm.js'
 import type { Deadlines } from './deadlines.js'
 import { Decision, FixedGauge } from './decision.js'
 import { coded } from './errors.js'
+import type { Ladder } from './penalties.js'
 import type { Booked, Ledger } from './store.js'
 
 /** What an ask is answered while the store fails. */
@@ -65,6 +66,18 @@ export class GuardedLedger implements Ledger<true> {
 
   drain(key: string): Promise<number> {
     return this.ask(() => this.ledger.drain(key), isCount, none)
+  }
+
+  block(key: string, forUs: number): Promise<void> {
+    return this.call(() => this.ledger.block(key, forUs), isAnything)
+  }
+
+  unblock(key: string): Promise<void> {
+    return this.call(() => this.ledger.unblock(key), isAnything)
+  }
+
+  strike(key: string, ladder: Ladder): Promise<number> {
+    return this.ask(() => this.ledger.strike(key, ladder), isCount, none)
   }
 
   reset(key: string): Promise<void> {

@@ -4,6 +4,7 @@ import type { Decision } from './decision.js'
 import { coded } from './errors.js'
 import { type DecisionPart, JointDecision } from './joint-decision.js'
 import type { LedgerLimiter } from './ledger-limiter.js'
+import type { Ladder } from './penalties.js'
 import type { Booked, Ledger } from './store.js'
 
 /*
@@ -146,14 +147,25 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
     return answerOf(this.async, drained)
   }
 
-  reset(key: string): Answer<Async, void> {
+  block(key: string, forUs: number): Answer<Async, void> {
+    return this.each(key, ask => ask.limiter.block(ask.key, forUs / 1000))
+  }
+
+  unblock(key: string): Answer<Async, void> {
+    return this.each(key, ask => ask.limiter.unblock(ask.key))
+  }
+
+  /** Of all that it is made of; who knows which of them refused asks those. */
+  strike(key: string, ladder: Ladder): Answer<Async, number> {
+    const left = every(this.asksOf(key, 1), ask => ask.limiter.ledger.strike(ask.key, ladder))
     return answerOf(
       this.async,
-      proceed(
-        every(this.asksOf(key, 1), ask => ask.limiter.reset(ask.key)),
-        () => {},
-      ),
+      proceed(left, left => Math.max(...left)),
     )
+  }
+
+  reset(key: string): Answer<Async, void> {
+    return this.each(key, ask => ask.limiter.reset(ask.key))
   }
 
   update(): Answer<Async, void> {
@@ -163,6 +175,13 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
       ),
       'SLUICE_INVALID_LIMITER',
       'update',
+    )
+  }
+
+  private each(key: string, act: (ask: JointAsk) => MaybePromise<void>): Answer<Async, void> {
+    return answerOf(
+      this.async,
+      proceed(every(this.asksOf(key, 1), act), () => {}),
     )
   }
 

@@ -3,12 +3,13 @@ import { type Answer, afterwards } from './answer.js'
 import type { Clock } from './clock.js'
 import { checkCost } from './cost.js'
 import type { Decision } from './decision.js'
-import { waitToUs } from './duration.js'
+import { type Duration, spanToUs, waitToUs } from './duration.js'
 import { coded, invalid, invalidPrivately } from './errors.js'
 import { channelOf } from './events.js'
 import { noAnswer } from './guarded-ledger.js'
 import type { AcquireOptions, Limiter, ReserveOptions, WaitOptions } from './limiter.js'
 import { checkOptions, having, wholeNumber } from './options.js'
+import type { Ladder } from './penalties.js'
 import { RateLimitedError } from './rate-limited-error.js'
 import { type Reservation, reservationOf } from './reservation.js'
 import type { LimiterStats } from './stats.js'
@@ -84,9 +85,10 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 
   reserve(key: string, options?: ReserveOptions): Answer<Async, Reservation<Async>> {
     checkKey(key)
-    if (!this.terms.bookable) throw notBookable(this.terms)
     const cost = options === undefined ? 1 : statedCost(options, RESERVE_OPTIONS)
-    const reservation = reservationOf(this.ledger, key, cost, this.patience(options), permits =>
+    const maxWaitUs = this.patience(options)
+    if (maxWaitUs > 0 && !this.terms.bookable) throw notBookable(this.terms)
+    const reservation = reservationOf(this.ledger, key, cost, maxWaitUs, permits =>
       this.returned(key, permits),
     )
     return this.isAsync
@@ -131,6 +133,19 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     })
   }
 
+  block(key: string, duration: Duration): Answer<Async, void> {
+    checkKey(key)
+    const forUs = spanToUs('block', duration)
+    return this.answered(this.ledger.block(key, forUs), () => this.blocked(key, forUs))
+  }
+
+  unblock(key: string): Answer<Async, void> {
+    checkKey(key)
+    return this.answered(this.ledger.unblock(key), () => {
+      if (UNBLOCK.hasSubscribers) UNBLOCK.publish({ limiter: this.name, key })
+    })
+  }
+
   reset(key: string): Answer<Async, void> {
     checkKey(key)
     return this.answered(this.ledger.reset(key), () => {
@@ -169,6 +184,13 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     else this.refused++
     if (DECISION.hasSubscribers) DECISION.publish({ limiter: this.name, key, cost, decision })
     return decision
+  }
+
+  /** Notes a refusal on a ladder. Returns how long the key is blocked by now, in microseconds. */
+  strike(key: string, ladder: Ladder): Answer<Async, number> {
+    return this.answered(this.ledger.strike(key, ladder), leftUs => {
+      if (leftUs > 0) this.blocked(key, leftUs)
+    })
   }
 
   /** Counts somebody who was granted permits after a wait. */
@@ -230,6 +252,11 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     for (const room of this.sharedRooms) room.bookAnew()
   }
 
+  private blocked(key: string, forUs: number): void {
+    if (BLOCK.hasSubscribers) BLOCK.publish({ limiter: this.name, key, forMs: forUs / 1000 })
+    this.bookAnew(key)
+  }
+
   private returned(key: string, permits: number): void {
     if (permits > 0 && RELEASE.hasSubscribers) RELEASE.publish({ limiter: this.name, key, permits })
   }
@@ -262,6 +289,8 @@ const DECISION = channelOf('sluice:decision')
 const WAIT = channelOf('sluice:wait')
 const RELEASE = channelOf('sluice:release')
 const DRAIN = channelOf('sluice:drain')
+const BLOCK = channelOf('sluice:block')
+const UNBLOCK = channelOf('sluice:unblock')
 const RESET = channelOf('sluice:reset')
 const UPDATE = channelOf('sluice:update')
 const STORE_ERROR = channelOf('sluice:store-error')
@@ -277,7 +306,7 @@ function invalidKey(key: unknown): Error {
 function notBookable({ name }: Terms): Error {
   return coded(
     new TypeError(
-      `reserve: a ${name} cannot promise a permit of the future; use tryAcquire, or acquire to wait`,
+      `reserve: a ${name} cannot promise a permit of the future; use tryAcquire, acquire to wait, or reserve with maxWait 0`,
     ),
     'SLUICE_NOT_BOOKABLE',
     'reserve',

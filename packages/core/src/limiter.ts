@@ -83,7 +83,7 @@ export interface Limiter<Async extends boolean = boolean> {
   /**
    * Takes `cost` permits for the earliest instant at which they are there, at most `maxWait` from now, or refuses and
    * changes nothing. On a grant wait `waitMs` before acting; `cancel()` and `refund()` give the permits back. Throws a
-   * TypeError of code SLUICE_NOT_BOOKABLE where the algorithm cannot promise a permit of the future.
+   * TypeError of code SLUICE_NOT_BOOKABLE where the algorithm cannot promise a permit of the future, unless `maxWait` is 0.
    */
   reserve(key: string, options?: ReserveOptions): Answer<Async, Reservation<Async>>
   /**
@@ -106,7 +106,17 @@ export interface Limiter<Async extends boolean = boolean> {
   release(key: string, permits: number): Answer<Async, number>
   /** Takes every permit that is there, such as when a server said that its limit is used up. Returns how many. */
   drain(key: string): Answer<Async, number>
-  /** Forgets the key: it is as if never seen, and its reservations have nothing to give back. */
+  /**
+   * Refuses the key for so long, whatever the algorithm says; a block that lasts longer stays. Who waits for the key is
+   * refused too. Throws like a window that is none.
+   *
+   * @example
+   * limiter.block('203.0.113.7', '1h')
+   */
+  block(key: string, duration: Duration): Answer<Async, void>
+  /** Lifts a block, and forgets what is held against the key. */
+  unblock(key: string): Answer<Async, void>
+  /** Forgets the key: it is as if never seen, not blocked either, and its reservations have nothing to give back. */
   reset(key: string): Answer<Async, void>
   /**
    * Changes the algorithm from now on. With another `limit`, `window` or `burst` of the same algorithm keys keep what

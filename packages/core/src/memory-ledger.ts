@@ -1,7 +1,9 @@
 import { type Algorithm, type Booking, sameArgs } from './algorithm.js'
+import { blocked } from './blocked.js'
 import type { Clock } from './clock.js'
 import { Decision, FixedGauge } from './decision.js'
 import { convertSince, ERA_MASK, type Era, Eras } from './eras.js'
+import { block, type Ladder, type Penalized, Penalties, type Penalty, strike } from './penalties.js'
 import { Hand, PAGE_BITS, PAGE_MASK, type Page, Slots } from './slots.js'
 import type { Booked, Ledger, LedgerSpec } from './store.js'
 import { flatCopy, subjectOf } from './subject.js'
@@ -19,6 +21,7 @@ export class MemoryLedger implements Ledger<false> {
   private readonly maxKeys: number
   private readonly forgetsRefused: boolean
   private readonly slotOf = new Map<string, number>()
+  private readonly penalties = new Penalties()
   private readonly sweeper = new Hand()
   private readonly sampler = new Hand()
   private algorithm: Algorithm
@@ -47,7 +50,7 @@ export class MemoryLedger implements Ledger<false> {
   }
 
   get keys(): number {
-    return this.slotOf.size
+    return this.slotOf.size + this.penalties.size
   }
 
   decide(key: string, cost: number, maxWaitUs: number, commit: boolean): Decision {
@@ -97,8 +100,27 @@ export class MemoryLedger implements Ledger<false> {
     return takes && this.decideAt(nowUs, subject, remaining, 0, true).allowed ? remaining : 0
   }
 
+  block(key: string, forUs: number): void {
+    const nowUs = this.clock.nowUs()
+    const penalty = this.penaltyOf(subjectOf(key), nowUs, true)
+    if (penalty !== undefined) block(penalty, forUs, nowUs)
+  }
+
+  unblock(key: string): void {
+    this.penalties.lift(subjectOf(key))
+  }
+
+  strike(key: string, ladder: Ladder): number {
+    const nowUs = this.clock.nowUs()
+    const subject = subjectOf(key)
+    const penalty = this.penaltyOf(subject, nowUs, false)
+    if (penalty !== undefined) strike(penalty, ladder, nowUs)
+    return this.penalties.leftUs(subject, nowUs)
+  }
+
   reset(key: string): void {
     const subject = subjectOf(key)
+    this.penalties.lift(subject)
     const slot = this.slotOf.get(subject)
     if (slot !== undefined) this.forget(subject, slot)
   }
@@ -112,10 +134,26 @@ export class MemoryLedger implements Ledger<false> {
 
   /** Forgets every key that has rested. */
   sweepAll(): void {
-    this.forgetRested(this.clock.nowUs(), Infinity)
+    const nowUs = this.clock.nowUs()
+    this.forgetRested(nowUs, Infinity)
+    this.penalties.sweep(nowUs, Infinity)
   }
 
   private decideAt(
+    nowUs: number,
+    subject: string,
+    cost: number,
+    maxWaitUs: number,
+    commit: boolean,
+  ): Decision {
+    const leftUs = this.penalties.size === 0 ? 0 : this.penalties.leftUs(subject, nowUs)
+    return leftUs > 0
+      ? blocked(this.decideFreely(nowUs, subject, cost, maxWaitUs, false), leftUs, cost)
+      : this.decideFreely(nowUs, subject, cost, maxWaitUs, commit)
+  }
+
+  /** By the algorithm, whether the key is blocked or not. */
+  private decideFreely(
     nowUs: number,
     subject: string,
     cost: number,
@@ -128,7 +166,7 @@ export class MemoryLedger implements Ledger<false> {
     const page = this.pageOf(slot)
     const decision = this.algorithm.step(page.state, this.present(page, slot), nowUs, cost, maxWaitUs, commit)
     return this.outgrowsLanes && this.reclaims(decision, nowUs)
-      ? this.decideAt(nowUs, subject, decision.allowed ? 0 : cost, maxWaitUs, commit)
+      ? this.decideFreely(nowUs, subject, decision.allowed ? 0 : cost, maxWaitUs, commit)
       : decision
   }
 
@@ -140,9 +178,9 @@ export class MemoryLedger implements Ledger<false> {
     if (this.outgrowsLanes && !isTaken && this.reclaims(decision, nowUs))
       return this.meet(nowUs, subject, cost, maxWaitUs, commit)
     if (!decision.allowed || cost === 0 || this.lanes === 0) return decision
-    if (this.slotOf.size >= this.maxKeys) {
+    if (this.keys >= this.maxKeys) {
       const sampledFrom = this.sampler.next
-      const candidate = this.leastLoaded(nowUs)
+      const candidate = this.candidate(nowUs)
       const isRefused = candidate.passesInUs > 0 && !this.forgetsRefused
       // Whoever comes back finds the same keys sampled, and what it was told still true.
       if (isRefused || !commit) this.sampler.next = sampledFrom
@@ -156,7 +194,7 @@ export class MemoryLedger implements Ledger<false> {
     this.hold(subject)
     // The figures of a grant may be those of a log without room.
     return this.outgrowsLanes && decision.code !== undefined
-      ? this.decideAt(nowUs, subject, 0, 0, false)
+      ? this.decideFreely(nowUs, subject, 0, 0, false)
       : decision
   }
 
@@ -166,10 +204,10 @@ export class MemoryLedger implements Ledger<false> {
    */
   private reclaims(decision: Decision, nowUs: number): boolean {
     if (decision.code !== 'SLUICE_LOG_FULL' || nowUs < this.noneRestsBeforeUs) return false
-    const before = this.keys
+    const before = this.slotOf.size
     const firstUs = this.forgetRested(nowUs, Infinity)
     this.noneRestsBeforeUs = firstUs === Infinity ? 0 : firstUs
-    return this.keys < before
+    return this.slotOf.size < before
   }
 
   /** Gives a key a slot, with the lanes in scratch. */
@@ -206,6 +244,25 @@ export class MemoryLedger implements Ledger<false> {
       : this.algorithm.cancel(page.state, at, nowUs, booking)
   }
 
+  /** What is held against a key; undefined when there is no room for it. */
+  private penaltyOf(subject: string, nowUs: number, isUrgent: boolean): Penalty | undefined {
+    this.penalties.sweep(nowUs, PENALTIES_PER_SWEEP)
+    if (this.penalties.has(subject)) return this.penalties.of(subject)
+    if (this.keys >= this.maxKeys) {
+      const candidate = this.candidate(nowUs)
+      if (candidate.passesInUs > 0 && !this.forgetsRefused && !isUrgent) return undefined
+      this.makeRoom(candidate)
+    }
+    return this.penalties.of(flatCopy(subject))
+  }
+
+  /** What may be forgotten, states of keys before penalties. */
+  private candidate(nowUs: number): Candidate {
+    if (this.slotOf.size > 0) return this.leastLoaded(nowUs)
+    const { subject, blockedUntilUs } = this.penalties.least(SAMPLES) as Penalized
+    return { slot: -1, subject, load: 1, passesInUs: Math.max(blockedUntilUs - nowUs, 0) }
+  }
+
   /** Of a few keys the one with the least of its limit in use; if all are being refused, the one that passes soonest. */
   private leastLoaded(nowUs: number): Candidate {
     const least: Candidate = { slot: -1, load: Infinity, passesInUs: Infinity }
@@ -220,7 +277,7 @@ export class MemoryLedger implements Ledger<false> {
     return least
   }
 
-  private makeRoom({ slot, load, passesInUs }: Candidate): void {
+  private makeRoom({ slot, subject, load, passesInUs }: Candidate): void {
     if (load > 0) this.forgotten++
     if (passesInUs > 0)
       warnOnce(
@@ -236,7 +293,8 @@ export class MemoryLedger implements Ledger<false> {
           `The in-memory store is full (maxKeys ${this.maxKeys}) and forgets keys before they have rested, those with ` +
           'the least of their limit in use first. Raise maxKeys if that many clients are real.',
       )
-    this.forget(this.pageOf(slot).keys[slot & PAGE_MASK] as string, slot)
+    if (subject === undefined) this.forget(this.pageOf(slot).keys[slot & PAGE_MASK] as string, slot)
+    else this.penalties.lift(subject)
   }
 
   private noRoom(waitUs: number): Decision {
@@ -256,6 +314,7 @@ export class MemoryLedger implements Ledger<false> {
    */
   private sweep(nowUs: number, slots: number): void {
     this.sweepsIn = SLOTS_PER_SWEEP
+    if (this.penalties.size > 0) this.penalties.sweep(nowUs, PENALTIES_PER_SWEEP)
     this.forgetRested(nowUs - Math.max(LEAST_REST_US, (this.algorithm.policy.windowMs ?? 0) * 1000), slots)
   }
 
@@ -328,6 +387,8 @@ interface MemoryBooking extends Booking {
 /** A key that may be forgotten. */
 interface Candidate {
   readonly slot: number
+  /** Stated when it is the penalty of a key that may be forgotten. */
+  readonly subject?: string
   readonly load: number
   /** 0 while it is not being refused. */
   readonly passesInUs: number
@@ -342,6 +403,7 @@ const SLOTS_PER_NEW_KEY = 4
 const LEAST_REST_US = 1_000_000
 /** Keys looked at to find one that may be forgotten. */
 const SAMPLES = 5
+const PENALTIES_PER_SWEEP = 4
 
 function birthOf(stamp: number): number {
   return Math.floor(stamp / (ERA_MASK + 1))

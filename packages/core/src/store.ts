@@ -2,6 +2,7 @@ import type { Algorithm, Booking } from './algorithm.js'
 import type { Answer } from './answer.js'
 import type { Clock } from './clock.js'
 import type { Decision } from './decision.js'
+import type { Ladder } from './penalties.js'
 
 /**
  * Where the state of keys lives. A store runs an algorithm's step on the state of a key as one indivisible act; the
@@ -45,7 +46,13 @@ export interface Ledger<Async extends boolean> {
   release(key: string, permits: number): Answer<Async, number>
   /** Takes all single permits that pass now, as one act. Returns how many. */
   drain(key: string): Answer<Async, number>
-  /** Makes the key one never seen; its bookings have nothing to give back. */
+  /** Refuses the key for so long, whatever the algorithm says; a block that lasts longer stays. */
+  block(key: string, forUs: number): Answer<Async, void>
+  /** Lifts a block, and forgets what is held against the key. */
+  unblock(key: string): Answer<Async, void>
+  /** Notes a refusal on a ladder. Returns how long the key is blocked by now, in microseconds; 0 for not at all. */
+  strike(key: string, ladder: Ladder): Answer<Async, number>
+  /** Makes the key one never seen, not blocked either; its bookings have nothing to give back. */
   reset(key: string): Answer<Async, void>
   /** Changes the algorithm from now on; states are converted by its `adopt`. */
   update(algorithm: Algorithm): Answer<Async, void>

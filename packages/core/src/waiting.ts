@@ -1,5 +1,6 @@
 import type { Booking } from './algorithm.js'
 import { type Answer, afterwards, isPromise } from './answer.js'
+import { isBlocked } from './blocked.js'
 import { type Alarm, type Clock, setAlarm } from './clock.js'
 import type { Decision } from './decision.js'
 import { coded } from './errors.js'
@@ -231,8 +232,10 @@ class Line<Async extends boolean> {
     }
   }
 
-  private mayWait({ maxWaitUs }: Waiter, { allowed, waitUs }: Decision): boolean {
-    return this.host.bookable() ? allowed : waitUs <= maxWaitUs && waitUs < Infinity
+  private mayWait({ maxWaitUs }: Waiter, decision: Decision): boolean {
+    const { allowed, waitUs } = decision
+    if (this.host.bookable()) return allowed
+    return waitUs <= maxWaitUs && waitUs < Infinity && !isBlocked(decision)
   }
 
   private join(waiter: Waiter): void {
@@ -351,7 +354,7 @@ class Line<Async extends boolean> {
       if (decision.allowed) {
         this.passOn(first)
         first.resolve(decision.waited(nowUs - first.sinceUs))
-      } else if (first.atUs > first.deadlineUs || first.atUs === Infinity) {
+      } else if (first.atUs > first.deadlineUs || first.atUs === Infinity || isBlocked(decision)) {
         this.passOn(first)
         first.reject(this.refused(decision, false))
       } else break
@@ -419,7 +422,8 @@ class Line<Async extends boolean> {
   }
 
   private refused(decision: Decision, isFull: boolean): RateLimitedError {
-    const reason = isFull ? 'too many wait already' : 'the wait would be longer than maxWait'
+    const tooLong = isBlocked(decision) ? 'the key is blocked' : 'the wait would be longer than maxWait'
+    const reason = isFull ? 'too many wait already' : tooLong
     return new RateLimitedError(this.host.name, this.key, decision, reason)
   }
 

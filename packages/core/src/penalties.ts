@@ -1,0 +1,110 @@
+/*
+ * Penalties: a key that is blocked is refused whatever its algorithm says. A block is laid on by hand, or by a ladder: so
+ * many refusals block the key for the first step, as many more for the next one, and the last step repeats.
+ *
+ *     after 3, for 1 min and 10 min:   x x X - - - x x X - - - - - - -      x refused, X refused and blocked, - blocked
+ *                                          1 min       10 min
+ *
+ * What is refused because of a block is no refusal of the ladder, so that a block ends when it was said to. The ladder is
+ * forgotten after its longest step without a refusal or a block.
+ */
+
+/** How many refusals block a key, and for how long the first time, the second time and so on. */
+export interface Ladder {
+  readonly after: number
+  /** Whole microseconds, at least one. */
+  readonly stepsUs: readonly number[]
+}
+
+/** What is held against a key. All zeros is a key without blame. */
+export interface Penalty {
+  blockedUntilUs: number
+  /** Refusals since the last block, and blocks so far. */
+  refusals: number
+  blocks: number
+  /** When all of it is forgotten. */
+  forgottenAtUs: number
+}
+
+/** Notes a refusal on a ladder. */
+export function strike(penalty: Penalty, { after, stepsUs }: Ladder, nowUs: number): void {
+  if (nowUs < penalty.blockedUntilUs) return
+  if (nowUs >= penalty.forgottenAtUs) penalty.refusals = penalty.blocks = 0
+  if (++penalty.refusals >= after) {
+    penalty.refusals = 0
+    penalty.blockedUntilUs = nowUs + (stepsUs[Math.min(penalty.blocks++, stepsUs.length - 1)] as number)
+  }
+  penalty.forgottenAtUs = Math.max(nowUs, penalty.blockedUntilUs) + Math.max(...stepsUs)
+}
+
+/** Blocks by hand; a block that lasts longer stays. */
+export function block(penalty: Penalty, forUs: number, nowUs: number): void {
+  penalty.blockedUntilUs = Math.max(penalty.blockedUntilUs, nowUs + forUs)
+  penalty.forgottenAtUs = Math.max(penalty.forgottenAtUs, penalty.blockedUntilUs)
+}
+
+/** A key that something is held against. */
+export interface Penalized {
+  readonly subject: string
+  readonly blockedUntilUs: number
+}
+
+/** The penalties of the keys of a limiter in memory. Most have none, and cost nothing here. */
+export class Penalties {
+  private readonly bySubject = new Map<string, Penalty>()
+  private hand = this.bySubject.entries()
+
+  get size(): number {
+    return this.bySubject.size
+  }
+
+  /** How long a key is blocked from now on; 0 for not at all. */
+  leftUs(subject: string, nowUs: number): number {
+    const penalty = this.bySubject.get(subject)
+    return penalty === undefined ? 0 : Math.max(penalty.blockedUntilUs - nowUs, 0)
+  }
+
+  has(subject: string): boolean {
+    return this.bySubject.has(subject)
+  }
+
+  /** What is held against a key, to be changed. */
+  of(subject: string): Penalty {
+    let penalty = this.bySubject.get(subject)
+    if (penalty === undefined) {
+      penalty = { blockedUntilUs: 0, refusals: 0, blocks: 0, forgottenAtUs: 0 }
+      this.bySubject.set(subject, penalty)
+    }
+    return penalty
+  }
+
+  lift(subject: string): void {
+    this.bySubject.delete(subject)
+  }
+
+  /** Drops those whose time has come, of a few or of all. */
+  sweep(nowUs: number, count: number): void {
+    for (const [subject, { forgottenAtUs }] of this.next(count))
+      if (forgottenAtUs <= nowUs) this.bySubject.delete(subject)
+  }
+
+  /** Of a few, when the one that is over first is no longer blocked; undefined when there is none. */
+  least(count: number): Penalized | undefined {
+    let least: Penalized | undefined
+    for (const [subject, { blockedUntilUs }] of this.next(count))
+      if (least === undefined || blockedUntilUs < least.blockedUntilUs) least = { subject, blockedUntilUs }
+    return least
+  }
+
+  /** The next few, round and round. */
+  private next(count: number): [string, Penalty][] {
+    const some: [string, Penalty][] = []
+    const most = Math.min(count, this.size)
+    while (some.length < most) {
+      const { done, value } = this.hand.next()
+      if (done) this.hand = this.bySubject.entries()
+      else some.push(value)
+    }
+    return some
+  }
+}
