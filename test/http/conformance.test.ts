@@ -407,7 +407,7 @@ describe('the syntax of draft-8 (section 2)', () => {
 
       it('chosen per request', () => {
         const decide = guard({ limiter: () => theirs, key: () => 'ann' })
-        expect(() => decide(REQUEST, RESPONSE)).toThrow()
+        expect(() => decide(REQUEST)).toThrow()
       })
     },
   )
@@ -1190,12 +1190,19 @@ describe.each(redirectingServers)('on $name', ({ start }) => {
 
 /** A request of nobody in particular, for guards without a framework. */
 const REQUEST = { headers: {} }
-const RESPONSE = { once: () => {}, off: () => {} }
+const RESPONSE = {
+  statusCode: 200,
+  writableEnded: false,
+  writableFinished: false,
+  once: () => {},
+  off: () => {},
+}
 
 function guard(options: HttpOptions<[typeof REQUEST]>) {
   return createGuard(options, {
     address: () => '203.0.113.7',
     message: request => request,
+    response: () => RESPONSE,
     trusts: () => 'nobody',
   })
 }

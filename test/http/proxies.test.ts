@@ -4,7 +4,7 @@ import { createRequire } from 'node:module'
 import type { AddressInfo, ListenOptions } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createGuard } from '@sluice/core/http'
+import { createGuard, type Host } from '@sluice/core/http'
 import express, { type Express } from 'express'
 import fc from 'fast-check'
 import { fastify } from 'fastify'
@@ -38,7 +38,7 @@ interface Given {
 /** The key of a request with these headers. */
 function keyOf(headers: Headers, { peer, options = {}, prefix = 56, address = peer }: Given): string {
   const message: Message = { headers, socket: { remoteAddress: peer } }
-  const host = { address: () => address, message: () => message, trusts: () => 'nobody' as const }
+  const host: Host<[Message]> = { ...NODE, address: () => address, message: () => message }
   return new ClientKeys(host, clientFinder(options), prefix).of(message, message)
 }
 
@@ -462,19 +462,28 @@ describe('bad options', () => {
   })
 })
 
+/** A response that nobody waits for. */
+const NOBODY = {
+  statusCode: 200,
+  writableEnded: false,
+  writableFinished: false,
+  once: () => {},
+  off: () => {},
+}
+
 /** node:http, as an adapter sees it. */
-const NODE = {
+const NODE: Host<[Message]> = {
   address: (message: Message) => message.socket?.remoteAddress,
   message: (message: Message) => message,
+  response: () => NOBODY,
   trusts: () => 'nobody' as const,
 }
-const NOBODY = { once: () => {}, off: () => {} }
 
 describe('requests', () => {
   /** How many of the peers, each asking once of a limit of one, are allowed. */
   async function allowed(ipv6Prefix: number | undefined, peers: string[]): Promise<number> {
     const guard = createGuard<[Message]>({ limit: 1, window: '1m', ipv6Prefix }, NODE)
-    const verdicts = peers.map(remoteAddress => guard({ headers: {}, socket: { remoteAddress } }, NOBODY))
+    const verdicts = peers.map(remoteAddress => guard({ headers: {}, socket: { remoteAddress } }))
     return (await Promise.all(verdicts)).filter(({ outcome }) => outcome === 'allowed').length
   }
 
@@ -491,8 +500,8 @@ describe('requests', () => {
 
   it('without an address are an error, and neither allowed nor in one bucket', () => {
     const guard = createGuard<[Message]>({ limit: 5, window: '1m' }, NODE)
-    expect(() => guard({ headers: {}, socket: {} }, NOBODY)).toThrow(/set the key option/)
-    expect(() => guard({ headers: {} }, NOBODY)).toThrow(/set the key option/)
+    expect(() => guard({ headers: {}, socket: {} })).toThrow(/set the key option/)
+    expect(() => guard({ headers: {} })).toThrow(/set the key option/)
   })
 
   it.each([{}, TEN, { hops: 1 }])(
@@ -500,7 +509,7 @@ describe('requests', () => {
     async options => {
       const guard = createGuard<[Message]>({ limit: 5, window: '1m', ...options }, NODE)
       const gone = { headers: {}, socket: { remoteAddress: undefined, destroyed: true } }
-      expect(await guard(gone, NOBODY)).toEqual({ outcome: 'abandoned' })
+      expect(await guard(gone)).toEqual({ outcome: 'abandoned' })
     },
   )
 

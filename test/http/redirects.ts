@@ -1,5 +1,6 @@
 import { createServer } from 'node:http'
 import { createRequire } from 'node:module'
+import type { LimitDoor } from '@sluice/core/http'
 import { rateLimit as expressRateLimit } from '@sluice/express'
 import { rateLimit as fastifyRateLimit } from '@sluice/fastify'
 import { rateLimit as koaRateLimit } from '@sluice/koa'
@@ -35,7 +36,7 @@ function startExpress(framework: typeof express, ...[limit, ending]: Parameters<
   const app = framework()
   const end = (res: Response) =>
     ending === 'a redirect' ? res.redirect('/elsewhere') : res.status(304).end()
-  app.use(expressRateLimit({ ...(limit as Limit), onRefused: (_req, res) => end(res) }))
+  app.use(expressRateLimit({ ...(limit as object as LimitDoor), onRefused: (_req, res) => end(res) }))
   app.use((_req, res) => void end(res))
   return running(createServer(app), new Log())
 }
@@ -46,7 +47,7 @@ function startKoa(Framework: typeof Koa, ...[limit, ending]: Parameters<Start>) 
     if (ending === 'a redirect') ctx.redirect('/elsewhere')
     else ctx.status = 304
   }
-  app.use(koaRateLimit({ ...(limit as Limit), onRefused: end }))
+  app.use(koaRateLimit({ ...(limit as object as LimitDoor), onRefused: end }))
   app.use(end)
   return running(createServer(app.callback()), new Log())
 }
@@ -56,7 +57,7 @@ async function startFastify(...[limit, ending]: Parameters<Start>) {
   const end = (reply: FastifyReply) =>
     ending === 'a redirect' ? reply.redirect('/elsewhere', 302) : reply.code(304).send()
   await app.register(fastifyRateLimit, {
-    ...(limit as Limit),
+    ...(limit as object as LimitDoor),
     onRefused: (_request, reply) => void end(reply),
   })
   app.get('/api/items', (_request, reply) => end(reply))

@@ -443,9 +443,7 @@ export function unknownOptions() {
   onKoa.rateLimit({ policies: [{ limiter, status: 503 }] })
   // @ts-expect-error an option of the whole, in a policy
   app.register(onFastify.rateLimit, { policies: [{ limiter, status: 503 }] })
-  // @ts-expect-error an option of Koa
   onExpress.rateLimit({ limiter, throws: true })
-  // @ts-expect-error an option of Koa
   app.register(onFastify.rateLimit, { limiter, throws: true })
   // @ts-expect-error an option of Fastify
   onExpress.rateLimit({ limiter, hook: 'preHandler' })

@@ -18,6 +18,8 @@ export interface JointAsk {
   readonly limiter: LedgerLimiter<boolean>
   readonly key: string
   readonly cost: number
+  /** Whether nothing is to be taken: the permits are only to be there. */
+  readonly isCheck?: boolean | undefined
 }
 
 /** Asks of the same limiter and key as one. */
@@ -45,9 +47,9 @@ function look(asks: readonly JointAsk[]): MaybePromise<Decision[]> {
 
 /** Counts a joint decision where it was made: a grant by all, a refusal by those who refused. */
 export function noteJointly(asks: readonly JointAsk[], decision: JointDecision): JointDecision {
-  for (const [index, { limiter, key, cost }] of asks.entries()) {
+  for (const [index, { limiter, key, cost, isCheck = false }] of asks.entries()) {
     const part = (decision.parts[index] as DecisionPart).decision
-    if (decision.allowed || !part.allowed) limiter.noted(key, cost, part)
+    if (decision.allowed ? !isCheck : !part.allowed) limiter.noted(key, cost, part)
     if (decision.allowed && decision.waitUs > 0) limiter.hasWaited()
   }
   return decision
@@ -58,12 +60,12 @@ export interface JointBooked extends Booked {
   readonly booking?: JointBooking | undefined
 }
 
-interface JointBooking extends Booking {
+export interface JointBooking extends Booking {
   readonly bookings: readonly { readonly ask: JointAsk; readonly booking: Booking }[]
 }
 
 function charge(asks: readonly JointAsk[]): MaybePromise<JointBooked> {
-  const asked = every(asks, ({ limiter, key, cost }) => settled(() => limiter.ledger.book(key, cost, 0)))
+  const asked = every(asks, ask => settled(() => take(ask)))
   return proceed(asked, outcomes => {
     const bookings = outcomes.flatMap(({ value }, index) =>
       value?.booking === undefined ? [] : [{ ask: asks[index] as JointAsk, booking: value.booking }],
@@ -88,6 +90,11 @@ function charge(asks: readonly JointAsk[]): MaybePromise<JointBooked> {
       }))
     })
   })
+}
+
+function take({ limiter: { ledger }, key, cost, isCheck }: JointAsk): MaybePromise<Booked> {
+  if (!isCheck) return ledger.book(key, cost, 0)
+  return proceed(ledger.decide(key, cost, 0, false), decision => ({ decision }))
 }
 
 function jointDecision(asks: readonly JointAsk[], decisions: readonly Decision[]): JointDecision {

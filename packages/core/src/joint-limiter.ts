@@ -89,8 +89,12 @@ export class JointLine extends JointLimiter {
 
 /** The limiters that a combination is made of; any other limiter is its own only member. */
 export function membersOf(limiter: Limiter): readonly LedgerLimiter<boolean>[] {
-  if (limiter instanceof JointLimiter) return limiter.members
-  if (limiter instanceof LedgerLimiter) return [limiter]
+  return limiter instanceof JointLimiter ? limiter.members : [ours(limiter)]
+}
+
+/** A limiter, if it is one of ours; others cannot do what goes past the verbs. */
+export function ours(limiter: Limiter): LedgerLimiter<boolean> {
+  if (limiter instanceof LedgerLimiter) return limiter
   throw invalid(
     TypeError,
     'limiter',

@@ -1,5 +1,5 @@
-import type { Algorithm, Policy } from './algorithm.js'
-import { type Answer, afterwards } from './answer.js'
+import type { Algorithm, Booking, Policy } from './algorithm.js'
+import { type Answer, afterwards, type MaybePromise, proceed } from './answer.js'
 import type { Clock } from './clock.js'
 import { checkCost } from './cost.js'
 import type { Decision } from './decision.js'
@@ -13,7 +13,7 @@ import type { Ladder } from './penalties.js'
 import { RateLimitedError } from './rate-limited-error.js'
 import { type Reservation, reservationOf } from './reservation.js'
 import type { LimiterStats } from './stats.js'
-import type { Ledger } from './store.js'
+import type { Booked, Ledger } from './store.js'
 import { type Room, WaitingRoom } from './waiting.js'
 
 /** What a limiter says of itself; an algorithm says it. */
@@ -97,6 +97,20 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   }
 
   async acquire(key: string, options: WaitOptions = {}): Promise<Decision> {
+    const { decision } = await this.hold(key, options)
+    return decision
+  }
+
+  /** Like `tryAcquire`, and returns what is needed to give the permits back. */
+  take(key: string, cost: number): Answer<Async, Booked> {
+    return this.answered(this.ledger.book(key, cost, 0), booked => {
+      if (booked === undefined) throw noAnswer()
+      this.noted(key, cost, booked.decision)
+    })
+  }
+
+  /** Like `acquire`, and returns what is needed to give the permits back. */
+  async hold(key: string, options: WaitOptions = {}): Promise<Booked> {
     checkKey(key)
     const cost = statedCost(options, WAIT_OPTIONS)
     const { signal, unref = false } = options
@@ -104,9 +118,10 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     const ask = { cost, maxWaitUs: this.patience(options), signal, keepsAlive: !unref }
     if (this.isClosed) this.waitingRoom.close()
     try {
-      const decision = await this.waitingRoom.acquire(key, ask)
-      if (decision.waitUs > 0) this.hasWaited()
-      return this.noted(key, cost, decision)
+      const booked = await this.waitingRoom.acquire(key, ask)
+      if (booked.decision?.waitUs > 0) this.hasWaited()
+      this.noted(key, cost, booked.decision)
+      return booked
     } catch (error) {
       if (error instanceof RateLimitedError) this.noted(key, cost, error.decision)
       throw error
@@ -175,6 +190,25 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   close(): void {
     this.waitingRoom.close()
     for (const room of this.sharedRooms) room.close()
+  }
+
+  /** Gives back what was taken, as far as it has not refilled by itself. */
+  giveBack(key: string, booking: Booking): Answer<Async, number> {
+    return this.answered(this.ledger.refund(key, booking), permits => this.returned(key, permits))
+  }
+
+  /** Whether permits are there; a refusal counts as one. */
+  check(key: string, cost: number): Answer<Async, Decision> {
+    return this.answered(this.ledger.decide(key, cost, 0, false), decision => {
+      if (!decision.allowed) this.noted(key, cost, decision)
+    })
+  }
+
+  /** Takes permits that were used already, or what is left of them. */
+  charge(key: string, cost: number): MaybePromise<unknown> {
+    return proceed<Decision, unknown>(this.ledger.decide(key, cost, 0, true), decision =>
+      decision.allowed ? this.noted(key, cost, decision) : this.drain(key),
+    )
   }
 
   /** Counts a decision and tells of it. */

@@ -1,5 +1,5 @@
 import type { Booking } from './algorithm.js'
-import { type Answer, afterwards, isPromise } from './answer.js'
+import { type Answer, afterwards, isPromise, proceed } from './answer.js'
 import { isBlocked } from './blocked.js'
 import { type Alarm, type Clock, setAlarm } from './clock.js'
 import type { Decision } from './decision.js'
@@ -65,10 +65,14 @@ export class WaitingRoom<Async extends boolean> implements Room {
     this.host = host
   }
 
-  acquire(key: string, ask: Ask): Promise<Decision> {
+  /** Resolves to the decision with the wait slept, and what was booked. */
+  acquire(key: string, ask: Ask): Promise<Booked> {
     if (ask.signal?.aborted) return Promise.reject(ask.signal.reason)
     if (this.closed) return Promise.reject(closedError(this.host.name))
-    if (ask.cost === 0) return Promise.resolve(this.host.ledger.decide(key, 0, 0, false))
+    if (ask.cost === 0)
+      return Promise.resolve(
+        proceed(this.host.ledger.decide(key, 0, 0, false), (decision: Decision) => ({ decision })),
+      )
     const line = this.lines.get(key) ?? new Line(key, this)
     this.lines.set(key, line)
     return line.acquire(ask)
@@ -98,7 +102,7 @@ export class WaitingRoom<Async extends boolean> implements Room {
 }
 
 interface Waiter extends Ask {
-  readonly resolve: (decision: Decision | PromiseLike<Decision>) => void
+  readonly resolve: (booked: Booked) => void
   readonly reject: (error: unknown) => void
   readonly sinceUs: number
   /** When its patience ends. */
@@ -138,7 +142,7 @@ class Line<Async extends boolean> {
     this.host = room.host
   }
 
-  acquire(ask: Ask): Promise<Decision> {
+  acquire(ask: Ask): Promise<Booked> {
     return new Promise((resolve, reject) => {
       const sinceUs = this.host.clock.nowUs()
       const waiter: Waiter = {
@@ -221,7 +225,7 @@ class Line<Async extends boolean> {
       waiter.reject(waiter.signal?.aborted ? waiter.signal.reason : closedError(this.host.name))
       if (booking !== undefined) this.giveBack(booking)
     } else if (decision.allowed && decision.waitUs === 0 && !standsBehind) {
-      waiter.resolve(decision)
+      waiter.resolve({ decision, booking })
     } else if (isFull || !this.mayWait(waiter, decision)) {
       waiter.reject(this.refused(decision, isFull))
     } else {
@@ -335,7 +339,7 @@ class Line<Async extends boolean> {
       const figures = (yield this.host.ledger.decide(this.key, 0, 0, false)) as Decision
       if (first.gone) return
       this.passOn(first)
-      first.resolve(figures.waited(nowUs - first.sinceUs))
+      first.resolve({ decision: figures.waited(nowUs - first.sinceUs), booking: first.booking })
     }
   }
 
@@ -353,7 +357,7 @@ class Line<Async extends boolean> {
       first.atUs = nowUs + decision.retryAfterUs
       if (decision.allowed) {
         this.passOn(first)
-        first.resolve(decision.waited(nowUs - first.sinceUs))
+        first.resolve({ decision: decision.waited(nowUs - first.sinceUs), booking })
       } else if (first.atUs > first.deadlineUs || first.atUs === Infinity || isBlocked(decision)) {
         this.passOn(first)
         first.reject(this.refused(decision, false))

@@ -1,21 +1,22 @@
 import type { Decision } from '@sluice/core'
 import {
+  applyVerdict,
   createGuard,
-  dropOnRedirect,
   finish,
   type Host,
   type HttpOptions,
+  isRefusal,
   type MaybePromise,
   proceed,
-  sendRefusal,
-  type Verdict,
-  writeFields,
+  type RouteLimit,
+  routeLimit,
+  runLimited,
 } from '@sluice/core/http'
-import type { Request, RequestHandler, Response } from 'express'
+import type { NextFunction, Request, RequestHandler, Response } from 'express'
 
-export type { Refusal } from '@sluice/core/http'
+export type { Ending, Refusal, RefusedError } from '@sluice/core/http'
 
-/** Options of `rateLimit` on Express. */
+/** Options of `rateLimit` and `limitRoute` on Express. */
 export type RateLimitOptions = HttpOptions<[request: Request, response: Response]>
 
 declare global {
@@ -42,60 +43,66 @@ declare global {
  * app.post('/login', rateLimit({ limit: 5, window: '15m', name: 'login' }), login)
  */
 export function rateLimit(options: RateLimitOptions): RequestHandler {
-  const guard = createGuard(options, host)
-  const { onRefused } = options
-
-  return (req, res, next) => {
-    if (res.headersSent) {
-      if (!res.writableEnded) next()
-      return
-    }
-    const act = () => proceed(guard(req, res), verdict => apply(verdict, req, res, onRefused))
-    finish(act, next, error => {
-      // A refusal whose answer fails is an error of ours, not of the client.
-      if (!res.headersSent) res.statusCode = 500
-      next(error)
-    })
-  }
+  const limit = limiting(options)
+  return (req, res, next) => finish(() => limit(req, res), next, failing(res, next))
 }
 
 export default rateLimit
 
-const host: Host<Request> = {
+// biome-ignore lint/suspicious/noExplicitAny: a handler of whatever parameters, query and body.
+type Handled = [req: Request<any, any, any, any>, res: Response<any, any>, next: NextFunction]
+
+/**
+ * Limits one handler, with the options of `rateLimit`; also as a standard method decorator on a controller's method.
+ *
+ * @example
+ * app.get('/search', limitRoute({ limit: 10, window: '1m', name: 'search' })((req, res) => res.json([])))
+ *
+ * class Items {
+ *   @limitRoute({ limit: 10, window: '1m', name: 'search' })
+ *   search(req: Request, res: Response) {}
+ * }
+ */
+export function limitRoute(options: RateLimitOptions): RouteLimit<Handled> {
+  const limit = limiting(options)
+  return routeLimit<Handled>(([req, res, next], handle) =>
+    runLimited(() => limit(req, res), handle, failing(res, next)),
+  )
+}
+
+/** Checks options once. What it makes answers or lets go on, which it says. */
+function limiting(options: RateLimitOptions): (req: Request, res: Response) => MaybePromise<boolean> {
+  const guard = createGuard(options, host)
+  const { onRefused, throws } = options
+  return (req, res) => {
+    if (res.headersSent) return !res.writableEnded
+    return proceed(guard(req, res), verdict => {
+      if ('decision' in verdict) req.rateLimit = verdict.decision
+      return applyVerdict(verdict, res, {
+        throws,
+        onRefused: onRefused && (refusal => onRefused(req, res, refusal)),
+      })
+    })
+  }
+}
+
+/** Hands errors to Express, or to whoever called a handler without `next`. */
+function failing(res: Response, next: NextFunction | undefined) {
+  return (error: unknown) => {
+    // A refusal whose answer fails is an error of ours, not of the client.
+    if (!res.headersSent && !isRefusal(error)) res.statusCode = 500
+    if (next === undefined) throw error
+    next(error)
+  }
+}
+
+const host: Host<[Request, Response]> = {
   address: req => req.ip,
   message: req => req,
+  response: (_, res) => res,
   trusts: req => {
     const trusted: unknown = req.app.get('trust proxy')
     if (trusted === true) return 'anybody'
     return trusted ? 'some' : 'nobody'
   },
-}
-
-/** Puts a verdict into effect; the answer says whether the request goes on. */
-function apply(
-  verdict: Verdict,
-  req: Request,
-  res: Response,
-  onRefused: RateLimitOptions['onRefused'],
-): MaybePromise<boolean> {
-  if (verdict.outcome === 'abandoned') return false
-  if (verdict.outcome === 'skipped') return true
-  req.rateLimit = verdict.decision
-  if (res.headersSent) return applyLate(verdict.outcome, res)
-  writeFields(verdict.fields, res)
-  dropOnRedirect(verdict.dropsOnRedirect, res)
-  if (verdict.outcome === 'allowed') return true
-
-  res.statusCode = verdict.refusal.status
-  return proceed(onRefused?.(req, res, verdict.refusal), () => {
-    sendRefusal(verdict.refusal, res)
-    return false
-  })
-}
-
-/** Somebody began to answer while the key was looked for: no field can be said any more, and no refusal. */
-function applyLate(outcome: 'allowed' | 'refused', res: Response): boolean {
-  if (res.writableEnded) return false
-  if (outcome === 'refused') res.destroy()
-  return outcome === 'allowed'
 }

@@ -1,12 +1,24 @@
-import type { Decision } from '@sluice/core'
+import type { Decision, Limiter } from '@sluice/core'
+import { coded } from '@sluice/core/http'
 import type { FastifyInstance, FastifyPluginCallback, FastifyReply, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
-import { HOOKS, type Limiting, limiting, type RateLimitOptions } from './limiting.js'
+import { HOOKS, type Limiting, limiting, type RateLimitOptions, type RouteLimitOptions } from './limiting.js'
+import { limitOf, type RouteLimit } from './route.js'
 
-export type { Refusal } from '@sluice/core/http'
-export type { RateLimitOptions } from './limiting.js'
+export type { Ending, Refusal, RefusedError } from '@sluice/core/http'
+export type { RateLimitOptions, RouteLimitOptions } from './limiting.js'
+export { limitRoute, type RouteLimit } from './route.js'
 
 declare module 'fastify' {
+  interface FastifyInstance {
+    /** Makes the limit of a route, as a hook or to be put around a handler; see `limitRoute`. */
+    rateLimit(options: RouteLimitOptions): RouteLimit
+    /**
+     * The limiters of this context and its routes by name, to peek, reset or unblock with; those that are chosen for each
+     * request are not here. A second one of a name has `-2` appended.
+     */
+    readonly limiters: ReadonlyMap<string, Limiter>
+  }
   interface FastifyRequest {
     /** What the limiter decided over this request, the last if there are several; undefined where none has. */
     rateLimit?: Decision | undefined
@@ -37,6 +49,7 @@ declare module 'fastify' {
  */
 export const rateLimit: FastifyPluginCallback<RateLimitOptions> = fastifyPlugin(
   (app: FastifyInstance, options: RateLimitOptions, done: (error?: Error) => void) => {
+    if (typeof app?.addHook !== 'function') throw notRegistered()
     try {
       limitContext(app, options)
     } catch (error) {
@@ -52,12 +65,13 @@ export default rateLimit
 
 /** Gives a context its limit, and its routes those of their own. */
 function limitContext(app: FastifyInstance, options: RateLimitOptions): void {
-  const { hook, limit, close } = limiting(options)
+  const { hook, limit, limiters, close } = limiting(options)
   onClosing(app, close)
   // A context inside one that is limited has inherited the rest.
   const isFirst = !app.hasRequestDecorator('rateLimit')
+  if (isFirst) decorate(app)
   const early = isFirst ? limitByRoute(app) : undefined
-  if (isFirst) app.decorateRequest('rateLimit', undefined)
+  list(app, limiters)
 
   app.addHook(hook, (request, reply, next) => {
     const { config } = request.routeOptions
@@ -68,6 +82,39 @@ function limitContext(app: FastifyInstance, options: RateLimitOptions): void {
   if (early === undefined) return
   for (const other of HOOKS as readonly Limiting['hook'][])
     if (other !== hook) app.addHook(other, (request, reply, next) => early(other, request, reply, next))
+}
+
+function decorate(app: FastifyInstance): void {
+  app.decorateRequest('rateLimit', undefined)
+  app.decorate('limiters', new Map<string, Limiter>())
+  app.decorate('rateLimit', function (this: FastifyInstance, options: RouteLimitOptions) {
+    const limit = limiting(options)
+    onClosing(this, limit.close)
+    list(this, limit.limiters)
+    return limitOf(limit)
+  })
+}
+
+/** Adds limiters to those that a context shows. */
+function list({ limiters }: FastifyInstance, added: readonly Limiter[]): void {
+  for (const limiter of added) {
+    let name = limiter.name
+    for (let number = 2; limiters.has(name) && limiters.get(name) !== limiter; number++)
+      name = `${limiter.name}-${number}`
+    const listed = limiters as Map<string, Limiter>
+    listed.set(name, limiter)
+  }
+}
+
+function notRegistered(): Error {
+  return coded(
+    new TypeError(
+      'rateLimit: a plugin, not a hook: await app.register(rateLimit, { limit, window }) first, and limit a route by ' +
+        'its config.rateLimit, or with app.rateLimit(options) or limitRoute(options)',
+    ),
+    'SLUICE_NOT_REGISTERED',
+    'rateLimit',
+  )
 }
 
 /** Ends what a limit holds when the server begins to close. */
@@ -100,6 +147,7 @@ function limitByRoute(app: FastifyInstance) {
     const route = `${method === 'HEAD' ? 'GET' : method} ${url.replace(/\/$/, '')}`
     const limits = known.get(options) ?? new Map<string, Limiting>()
     const found = limits.get(route) ?? limiting(options)
+    if (!made.has(found)) list(app, found.limiters)
     made.add(found)
     known.set(options, limits.set(route, found))
     return found

@@ -1,3 +1,4 @@
+import type { Limiter } from '@sluice/core'
 import {
   createGuard,
   dropOnRedirect,
@@ -5,18 +6,24 @@ import {
   type Host,
   type HttpOptions,
   invalid,
+  isRefusal,
   type MaybePromise,
   type NodeResponse,
   proceed,
   type Refusal,
+  refusedError,
+  runLimited,
   sendRefusal,
   type Verdict,
   writeFields,
 } from '@sluice/core/http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
+/** Options of `limitRoute` and `app.rateLimit`. */
+export type RouteLimitOptions = HttpOptions<[request: FastifyRequest, reply: FastifyReply]>
+
 /** Options of `rateLimit` on Fastify, and of a route's `config.rateLimit`. */
-export type RateLimitOptions = HttpOptions<[request: FastifyRequest, reply: FastifyReply]> & {
+export type RateLimitOptions = RouteLimitOptions & {
   /**
    * When to decide: `'onRequest'`, the default, before a body is read; `'preHandler'`, after it, for keys that an
    * earlier hook has to find, such as `request.user`.
@@ -27,11 +34,14 @@ export type RateLimitOptions = HttpOptions<[request: FastifyRequest, reply: Fast
 /** The hooks that can limit. */
 export const HOOKS = ['onRequest', 'preHandler'] as const
 
-/** A limit, ready to be a hook. */
+/** A limit, ready to be a hook or to be put around a handler. */
 export interface Limiting {
   /** Either hook, in the types of one: they take the same functions, but `addHook` takes no union of names. */
   readonly hook: 'onRequest'
+  /** The limiters that are not chosen for each request. */
+  readonly limiters: readonly Limiter[]
   limit(request: FastifyRequest, reply: FastifyReply, next: (error?: Error) => void): void
+  around(request: FastifyRequest, reply: FastifyReply, handle: () => unknown): unknown
   /** Ends the waits of held requests. */
   close(): void
 }
@@ -43,25 +53,34 @@ export function limiting(options: RateLimitOptions): Limiting {
   // What is no object of options is for the guard to refuse.
   const guard = createGuard('hook' in Object(options) ? others : options, host)
 
+  const act = (request: FastifyRequest, reply: FastifyReply) =>
+    proceed(guard(request, reply), verdict => apply(verdict, request, reply, others))
+  const failing = (reply: FastifyReply, fail: (error: Error) => unknown) => (error: unknown) => {
+    // A refusal whose answer fails is an error of ours, not of the client.
+    if (!reply.raw.headersSent && !isRefusal(error)) reply.code(500)
+    return fail(error as Error)
+  }
   return {
     hook: hook as Limiting['hook'],
+    limiters: guard.limiters,
     close: guard.close,
     limit(request, reply, next) {
       if (reply.raw.headersSent) return next()
-      const act = () =>
-        proceed(guard(request, reply.raw), verdict => apply(verdict, request, reply, others.onRefused))
-      return finish(act, next, error => {
-        // A refusal whose answer fails is an error of ours, not of the client.
-        if (!reply.raw.headersSent) reply.code(500)
-        next(error as Error)
+      return finish(() => act(request, reply), next, failing(reply, next))
+    },
+    around(request, reply, handle) {
+      const fail = failing(reply, error => {
+        throw error
       })
+      return runLimited(() => act(request, reply), handle, fail, reply)
     },
   }
 }
 
-const host: Host<FastifyRequest> = {
+const host: Host<[FastifyRequest, FastifyReply]> = {
   address: request => request.ip,
   message: request => request.raw,
+  response: (_, reply) => reply.raw,
   trusts: request => trusted(request.server),
 }
 
@@ -79,14 +98,12 @@ function trusted(server: object): 'nobody' | 'some' | 'anybody' {
     : 'some'
 }
 
-type OnRefused = NonNullable<RateLimitOptions['onRefused']>
-
 /** Puts a verdict into effect; the answer says whether the request goes on. */
 function apply(
   verdict: Verdict,
   request: FastifyRequest,
   reply: FastifyReply,
-  onRefused: OnRefused | undefined,
+  { onRefused, throws }: Pick<RateLimitOptions, 'onRefused' | 'throws'>,
 ): MaybePromise<boolean> {
   if (verdict.outcome === 'abandoned') reply.hijack()
   if (verdict.outcome === 'abandoned' || reply.sent) return false
@@ -97,20 +114,23 @@ function apply(
     if (verdict.outcome === 'refused') reply.raw.destroy()
     return verdict.outcome === 'allowed'
   }
-  writeFields(verdict.fields, new ReplyAsResponse(reply))
+  const response = new ReplyAsResponse(reply)
+  writeFields(verdict.fields, response)
   dropOnRedirect(verdict.dropsOnRedirect, reply.raw)
   if (verdict.outcome === 'allowed') return true
 
-  reply.code(verdict.refusal.status)
-  return proceed(onRefused && answeredBy(onRefused, request, reply, verdict.refusal), answered => {
-    if (answered !== true) sendRefusal(verdict.refusal, new ReplyAsResponse(reply))
+  const { refusal, fields } = verdict
+  reply.code(refusal.status)
+  if (throws) throw refusedError(refusal, fields, response)
+  return proceed(onRefused && answeredBy(onRefused, request, reply, refusal), answered => {
+    if (answered !== true) sendRefusal(refusal, response)
     return false
   })
 }
 
 /** Whether `onRefused` has answered: `reply.sent` stays false while hooks of the app are at work on an answer. */
 function answeredBy(
-  onRefused: OnRefused,
+  onRefused: NonNullable<RateLimitOptions['onRefused']>,
   request: FastifyRequest,
   reply: FastifyReply,
   refusal: Refusal,

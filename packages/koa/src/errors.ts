@@ -1,20 +1,5 @@
 import type { ServerResponse } from 'node:http'
-import type { Field, Refusal } from '@sluice/core/http'
-import type { Context } from 'koa'
-
-/** What `throws: true` throws: an HttpError, to which Koa's own answer is the status, the headers and the message. */
-export interface RefusedError extends Error, Refusal {
-  readonly code: 'SLUICE_RATE_LIMITED'
-  readonly statusCode: number
-  readonly expose: boolean
-  /** Every field of a refusal. They are set on the response too, for an app that answers by itself. */
-  readonly headers: Readonly<Record<string, string>>
-}
-
-/** Throws a refusal; `keepFields` adds the headers, as to any error. */
-export function throwRefusal(ctx: Context, refusal: Refusal): never {
-  return ctx.throw(refusal.status, refusal.problem.title, { ...refusal, code: 'SLUICE_RATE_LIMITED' })
-}
+import type { Field } from '@sluice/core/http'
 
 /**
  * Adds fields, as the response carries them by now, to the `headers` of an error: Koa's answer to an error has no

@@ -3,18 +3,23 @@ import {
   asError,
   createGuard,
   dropOnRedirect,
+  type Field,
   FOREIGN,
   type Host,
+  type HttpOptions,
   type Refusal,
+  type RouteLimit,
+  refusedError,
+  routeLimit,
   writeFields,
 } from '@sluice/core/http'
-import type { Context, Middleware } from 'koa'
-import { keepFields, throwRefusal } from './errors.js'
-import { coreOptions, type RateLimitOptions } from './options.js'
+import type { Context, Middleware, Next, ParameterizedContext } from 'koa'
+import { keepFields } from './errors.js'
 
-export type { Refusal } from '@sluice/core/http'
-export type { RefusedError } from './errors.js'
-export type { RateLimitOptions } from './options.js'
+export type { Ending, Refusal, RefusedError } from '@sluice/core/http'
+
+/** Options of `rateLimit` and `limitRoute` on Koa. */
+export type RateLimitOptions = HttpOptions<[ctx: Context]>
 
 declare module 'koa' {
   interface DefaultState {
@@ -38,12 +43,12 @@ declare module 'koa' {
  * router.post('/login', rateLimit({ limit: 5, window: '15m', name: 'login' }), login)
  */
 export function rateLimit(options: RateLimitOptions): Middleware {
-  const guard = createGuard(coreOptions(options), host)
-  const refuse = options.throws === true ? throwRefusal : answerWith(options.onRefused)
+  const guard = createGuard(options, host)
+  const answer = answerWith(options.onRefused)
 
   return async (ctx, next) => {
     if (ctx.headerSent) return ctx.res.writableEnded ? undefined : next()
-    const verdict = await failing(() => guard(ctx, ctx.res))
+    const verdict = await failing(() => guard(ctx))
     if (verdict.outcome === 'skipped') return next()
     if (verdict.outcome === 'abandoned') return leave(ctx)
 
@@ -56,7 +61,9 @@ export function rateLimit(options: RateLimitOptions): Middleware {
     writeFields(verdict.fields, ctx.res)
     dropOnRedirect(verdict.dropsOnRedirect, ctx.res)
     try {
-      await (verdict.outcome === 'allowed' ? next() : failing(() => refuse(ctx, verdict.refusal)))
+      if (verdict.outcome === 'allowed') return await next()
+      if (options.throws) throwRefusal(ctx, verdict.refusal, verdict.fields)
+      await failing(() => answer(ctx, verdict.refusal))
     } catch (error) {
       keepFields(verdict.fields, ctx.res, error)
       throw error
@@ -66,13 +73,38 @@ export function rateLimit(options: RateLimitOptions): Middleware {
 
 export default rateLimit
 
-const host: Host<Context> = {
+// biome-ignore lint/suspicious/noExplicitAny: a handler of whatever state, context and body.
+type Handled = [ctx: ParameterizedContext<any, any, any>, next: Next]
+
+/**
+ * Limits one handler, with the options of `rateLimit`; also as a standard method decorator on a controller's method.
+ *
+ * @example
+ * router.get('/search', limitRoute({ limit: 10, window: '1m', name: 'search' })(ctx => { ctx.body = [] }))
+ *
+ * class Items {
+ *   @limitRoute({ limit: 10, window: '1m', name: 'search' })
+ *   search(ctx: Context) {}
+ * }
+ */
+export function limitRoute(options: RateLimitOptions): RouteLimit<Handled> {
+  const middleware = rateLimit(options)
+  return routeLimit<Handled>(([ctx], handle) => middleware(ctx, async () => handle()))
+}
+
+const host: Host<[Context]> = {
   address: ctx => ctx.ip || undefined,
   message: ctx => ctx.req,
+  response: ctx => ctx.res,
   trusts: ({ app }) => {
     if (!app.proxy) return 'nobody'
     return app.maxIpsCount > 0 ? 'some' : 'anybody'
   },
+}
+
+/** As an HttpError of Koa's. */
+function throwRefusal(ctx: Context, refusal: Refusal, fields: readonly Field[]): never {
+  return ctx.throw(refusal.status, refusal.problem.title, { ...refusedError(refusal, fields, ctx.res) })
 }
 
 /** To Koa nothing at all, thrown by a callback, is no error. */

@@ -11,7 +11,16 @@ import {
   type SyncStore,
   tokenBucket,
 } from '@sluice/core'
-import type { LimitDoor, LimiterDoor, PoliciesDoor, Refusal, RequestOptions } from '@sluice/core/http'
+import type {
+  Ending,
+  LimitDoor,
+  LimiterDoor,
+  PoliciesDoor,
+  PolicyOptions,
+  RefundRule,
+  Refusal,
+  RequestOptions,
+} from '@sluice/core/http'
 
 /*
  * One way to write an app with rate limits, in no framework's words. Each framework has a factory that builds it.
@@ -23,10 +32,40 @@ export interface AnyRequest {
 }
 
 /** A rate limit in no framework's words. */
-export type Limit = (LimitDoor | LimiterDoor<[AnyRequest]> | PoliciesDoor<[AnyRequest]>) &
-  Omit<RequestOptions<[AnyRequest]>, 'onRefused'> & {
+export type Limit = (
+  | LimitDoor
+  | LimiterDoor<[AnyRequest]>
+  | (Omit<PoliciesDoor<[AnyRequest]>, 'policies'> & { readonly policies: readonly PolicyLimit[] })
+) &
+  Omit<RequestOptions<[AnyRequest]>, 'onRefused' | 'refund'> & {
     readonly onRefused?: (passage: Passage, refusal: Refusal) => unknown
+    readonly refund?:
+      | RefundRule
+      | ((passage: Passage, ending: Ending) => boolean | Promise<boolean>)
+      | undefined
   }
+
+type PolicyLimit = Without<PolicyOptions<[AnyRequest]>, 'refund'> & {
+  readonly refund?: RefundRule | undefined
+}
+type Without<Options, Name extends string> = Options extends unknown ? Omit<Options, Name> : never
+
+/** The same in the words of a framework, in which what a callback is given first is a passage. */
+export function inWordsOf<Args extends readonly unknown[]>(
+  limit: Limit,
+  passageOf: (...exchange: Args) => Passage,
+): never {
+  const { onRefused, refund } = limit
+  const withPassage =
+    <Last>(callback: (passage: Passage, last: Last) => unknown) =>
+    (...args: unknown[]) =>
+      callback(passageOf(...(args.slice(0, -1) as unknown as Args)), args.at(-1) as Last)
+  return {
+    ...limit,
+    ...(onRefused === undefined ? {} : { onRefused: withPassage(onRefused) }),
+    ...(typeof refund === 'function' ? { refund: withPassage(refund) } : {}),
+  } as never
+}
 
 /** A rate, and what a limiter of that rate is made with. */
 export interface Rate extends LimiterOptions<SyncStore | AsyncStore | undefined> {

@@ -1,9 +1,10 @@
 import { createServer } from 'node:http'
 import { createRequire } from 'node:module'
-import { type RateLimitOptions, rateLimit } from '@sluice/express'
+import { rateLimit } from '@sluice/express'
 import express, { type ErrorRequestHandler, type Request, type RequestHandler, type Response } from 'express'
 import {
   type App,
+  inWordsOf,
   type Limit,
   Log,
   type Passage,
@@ -30,7 +31,7 @@ function startExpress(framework: typeof express, plan: App): Promise<RunningServ
     plan.before?.(expressPassage(req, res))
     next()
   })
-  const limiting = (limit: Limit) => onceOnly(rateLimit(expressOptions(limit)), log)
+  const limiting = (limit: Limit) => onceOnly(rateLimit(inWordsOf(limit, expressPassage)), log)
   for (const limit of plan.app ?? []) app.use(limiting(limit))
 
   const router = framework.Router()
@@ -49,11 +50,6 @@ function startExpress(framework: typeof express, plan: App): Promise<RunningServ
   }
   app.use(record)
   return running(createServer(app), log)
-}
-
-function expressOptions({ onRefused, ...options }: Limit): RateLimitOptions {
-  if (onRefused === undefined) return options
-  return { ...options, onRefused: (req, res, refusal) => onRefused(expressPassage(req, res), refusal) }
 }
 
 /** Reports a second `next()`, which Express takes for the first of whatever comes next. */

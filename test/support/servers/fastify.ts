@@ -1,7 +1,8 @@
-import { type RateLimitOptions, rateLimit } from '@sluice/fastify'
+import { rateLimit } from '@sluice/fastify'
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
 import {
   type App,
+  inWordsOf,
   type Limit,
   Log,
   type Passage,
@@ -34,7 +35,7 @@ async function startFastify(plan: App): Promise<RunningServer> {
         const alone = own !== undefined && [plan.app, plan.router, others].every(limits => !limits?.length)
         if (alone) await context.register(rateLimit, { limiter: () => null })
         else await limited(context, plan.route)
-        const config = alone ? { rateLimit: fastifyOptions(own) } : {}
+        const config = alone ? { rateLimit: inWordsOf(own, fastifyPassage) } : {}
         context.all('/items', { config }, (request, reply) => {
           log.handled++
           const passage = fastifyPassage(request, reply)
@@ -50,15 +51,7 @@ async function startFastify(plan: App): Promise<RunningServer> {
 }
 
 async function limited(context: FastifyInstance, limits: readonly Limit[] = []): Promise<void> {
-  for (const limit of limits) await context.register(rateLimit, fastifyOptions(limit))
-}
-
-function fastifyOptions({ onRefused, ...options }: Limit): RateLimitOptions {
-  if (onRefused === undefined) return options
-  return {
-    ...options,
-    onRefused: (request, reply, refusal) => onRefused(fastifyPassage(request, reply), refusal),
-  }
+  for (const limit of limits) await context.register(rateLimit, inWordsOf(limit, fastifyPassage))
 }
 
 function fastifyPassage(request: FastifyRequest, reply: FastifyReply): Passage {

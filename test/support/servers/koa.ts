@@ -1,10 +1,11 @@
 import { createServer } from 'node:http'
 import { createRequire } from 'node:module'
 import Router from '@koa/router'
-import { type RateLimitOptions, rateLimit } from '@sluice/koa'
+import { rateLimit } from '@sluice/koa'
 import Koa, { type Context } from 'koa'
 import {
   type App,
+  inWordsOf,
   type Limit,
   Log,
   type Passage,
@@ -31,7 +32,7 @@ function startKoa(Framework: typeof Koa, plan: App): Promise<RunningServer> {
     plan.before?.(koaPassage(ctx))
     return next()
   })
-  const limiting = (limit: Limit) => rateLimit(koaOptions(limit))
+  const limiting = (limit: Limit) => rateLimit(inWordsOf(limit, koaPassage))
   for (const limit of plan.app ?? []) app.use(limiting(limit))
 
   const router = new Router({ prefix: '/api' })
@@ -43,11 +44,6 @@ function startKoa(Framework: typeof Koa, plan: App): Promise<RunningServer> {
   })
   app.use(router.routes())
   return running(createServer(app.callback()), log)
-}
-
-function koaOptions({ onRefused, ...options }: Limit): RateLimitOptions {
-  if (onRefused === undefined) return options
-  return { ...options, onRefused: (ctx, refusal) => onRefused(koaPassage(ctx), refusal) }
 }
 
 function koaPassage(ctx: Context): Passage {

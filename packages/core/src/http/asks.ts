@@ -2,11 +2,12 @@ import { isPromise, type MaybePromise, proceed } from '../answer.js'
 import { checkCost } from '../cost.js'
 import { invalidPrivately } from '../errors.js'
 import type { JointAsk } from '../joint-ledger.js'
-import { membersOf } from '../joint-limiter.js'
+import { membersOf, ours } from '../joint-limiter.js'
 import type { Limiter } from '../limiter.js'
 import type { ClientKeys, Message } from './client.js'
 import { ChoiceWatch } from './made-per-request.js'
-import { checkLimiter, type Exchange, type PolicyRule } from './options.js'
+import type { Exchange } from './options.js'
+import { checkLimiter, isSettled, type PolicyRule } from './rules.js'
 
 /** What a request asks of a limiter, and by which policy. */
 export interface Ask<X extends Exchange> {
@@ -18,10 +19,10 @@ export interface Ask<X extends Exchange> {
 
 /** Finds what policies ask for a request: a call for each callback, and a promise only where one answers later. */
 export class Asker<X extends Exchange> {
-  private readonly clients: ClientKeys<X[0]>
+  private readonly clients: ClientKeys<X>
   private readonly choices = new ChoiceWatch()
 
-  constructor(clients: ClientKeys<X[0]>) {
+  constructor(clients: ClientKeys<X>) {
     this.clients = clients
   }
 
@@ -32,6 +33,7 @@ export class Asker<X extends Exchange> {
     return proceed(limiter(request), chosen => {
       if (chosen === null) return undefined
       const limiter = checkLimiter(chosen, 'a limiter, or null for no limit')
+      if (isSettled(rule)) ours(limiter)
       this.choices.see(limiter)
       return this.askOf(rule, limiter, request, message)
     })
@@ -59,7 +61,7 @@ export function jointAsks<X extends Exchange>({ rule, limiter, key, cost }: Ask<
   const members = membersOf(limiter)
   // The members of a combination have names of their own.
   const own = members.length === 1 ? rule : { ...rule, name: undefined }
-  return members.map(member => ({ rule: own, limiter: member, key, cost }))
+  return members.map(member => ({ rule: own, limiter: member, key, cost, isCheck: rule.countsAfter }))
 }
 
 /** Whether the client has hung up. */

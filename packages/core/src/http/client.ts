@@ -1,6 +1,8 @@
 import { coded } from '../errors.js'
 import { warnOnce } from '../warnings.js'
+import type { Closing } from './endings.js'
 import { addressKey } from './identity.js'
+import type { Exchange } from './options.js'
 import type { FindClient, Headers } from './proxies.js'
 
 /** A request as node:http has it. */
@@ -18,31 +20,33 @@ export interface Socket {
   off?(event: 'close', listener: () => void): unknown
 }
 
-/** What the room must know of a framework's requests. */
-export interface Host<Request> {
+/** What the room must know of a framework's requests and responses. */
+export interface Host<X extends Exchange> {
   /** The client's address as the framework sees it; undefined when there is none. */
-  address(request: Request): string | undefined
+  address(request: X[0]): string | undefined
   /** The request below the framework's. */
-  message(request: Request): Message
+  message(request: X[0]): Message
+  /** The response below the framework's. */
+  response(...exchange: X): Closing
   /** Whose word the framework takes in a forwarded header. */
-  trusts(request: Request): 'nobody' | 'some' | 'anybody'
+  trusts(request: X[0]): 'nobody' | 'some' | 'anybody'
 }
 
 /** The default key of requests: the client's address, by the framework or by the proxies that are trusted. */
-export class ClientKeys<Request> {
-  private readonly host: Host<Request>
+export class ClientKeys<X extends Exchange> {
+  private readonly host: Host<X>
   private readonly findClient: FindClient | undefined
   private readonly prefix: number
   private looksOut = true
 
-  constructor(host: Host<Request>, findClient: FindClient | undefined, prefix: number) {
+  constructor(host: Host<X>, findClient: FindClient | undefined, prefix: number) {
     this.host = host
     this.findClient = findClient
     this.prefix = prefix
   }
 
   /** Throws when there is no address that could be a key. */
-  of(request: Request, message: Message): string {
+  of(request: X[0], message: Message): string {
     const address = this.addressOf(request, message)
     const key = address === undefined ? undefined : addressKey(address, this.prefix)
     if (key !== undefined) return key
@@ -57,7 +61,8 @@ export class ClientKeys<Request> {
     )
   }
 
-  private addressOf(request: Request, message: Message): string | undefined {
+  /** Undefined when there is none. */
+  addressOf(request: X[0], message: Message): string | undefined {
     if (this.findClient !== undefined) return this.findClient(message.socket?.remoteAddress, message.headers)
     const address = this.host.address(request)
     if (this.looksOut) this.lookOut(request, message)
@@ -65,7 +70,7 @@ export class ClientKeys<Request> {
   }
 
   /** Warns of what makes one client of all, or lets one client be many. */
-  private lookOut(request: Request, { headers }: Message): void {
+  private lookOut(request: X[0], { headers }: Message): void {
     if (headers['x-forwarded-for'] === undefined && headers.forwarded === undefined) return
     this.looksOut = false
     const trusts = this.host.trusts(request)

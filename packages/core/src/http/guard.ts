@@ -1,34 +1,42 @@
+import type { Booking } from '../algorithm.js'
 import { isPromise, type MaybePromise, proceed } from '../answer.js'
 import { keyOf, lineOf } from '../combine.js'
 import type { Decision } from '../decision.js'
 import { coded, type SluiceError } from '../errors.js'
 import { failedDecision, isStoreError } from '../guarded-ledger.js'
 import { JointDecision } from '../joint-decision.js'
-import { decideJointly, every, type JointAsk, type JointBooked, noteJointly } from '../joint-ledger.js'
-import { JointLimiter } from '../joint-limiter.js'
-import type { Limiter } from '../limiter.js'
+import {
+  decideJointly,
+  every,
+  type JointAsk,
+  type JointBooked,
+  type JointBooking,
+  noteJointly,
+} from '../joint-ledger.js'
+import { JointLimiter, ours } from '../joint-limiter.js'
+import { LedgerLimiter } from '../ledger-limiter.js'
+import type { Limiter, WaitOptions } from '../limiter.js'
 import { RateLimitedError } from '../rate-limited-error.js'
+import type { Booked } from '../store.js'
 import { type Ask, Asker, isGone, jointAsks } from './asks.js'
+import { settleAtEnd } from './charges.js'
 import { ClientKeys, type Host, type Message } from './client.js'
+import { onClose } from './endings.js'
 import { AgeWatch } from './made-per-request.js'
 import { hasMet, meet } from './meetings.js'
-import { type Exchange, type HttpOptions, LONGEST_HOLD_MS, type PolicyRule, rulesOf } from './options.js'
+import type { Exchange, HttpOptions } from './options.js'
+import { penalized } from './penalized.js'
+import { isSettled, LONGEST_HOLD_MS, type PolicyRule, rulesOf } from './rules.js'
 import { type Verdict, Verdicts } from './verdicts.js'
-
-/** What tells that a client hangs up: a response of node:http. */
-export interface Closing {
-  /** Whether it has been answered already. */
-  readonly writableEnded?: boolean
-  once(event: 'close', listener: () => void): unknown
-  off(event: 'close', listener: () => void): unknown
-}
 
 /**
  * Decides over requests: at once, or in a promise where the key, the cost, the choice or the store takes its time, or
  * where the request is held.
  */
-export interface Guard<Request> {
-  (request: Request, response: Closing): MaybePromise<Verdict>
+export interface Guard<X extends Exchange> {
+  (...exchange: X): MaybePromise<Verdict>
+  /** The limiters that are not chosen for each request. */
+  readonly limiters: readonly Limiter[]
   /** For a server that closes: ends the waits of held requests with an error of status 503. */
   close(): void
 }
@@ -43,63 +51,78 @@ export interface Guard<Request> {
  * const guard = createGuard({ limit: 100, window: '1m' }, {
  *   address: request => request.socket.remoteAddress,
  *   message: request => request,
+ *   response: (request, response) => response,
  *   trusts: () => 'nobody',
  * })
  * const verdict = await guard(request, response)
  */
-export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: Host<X[0]>): Guard<X[0]> {
-  type Request = X[0]
+export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: Host<X>): Guard<X> {
   const rules = rulesOf(options)
   const [only, ...others] = rules.policies as [PolicyRule<X>, ...PolicyRule<X>[]]
-  const asker = new Asker<X>(new ClientKeys(host, rules.findClient, rules.ipv6Prefix))
+  const clients = new ClientKeys(host, rules.findClient, rules.ipv6Prefix)
+  const asker = new Asker<X>(clients)
   const verdicts = new Verdicts(rules)
   const held = new Set<AbortController>()
   const age = new AgeWatch()
+  const hasLadder = rules.policies.some(({ ladder }) => ladder !== undefined)
 
   // Each step goes on by a call while answers are at hand, and makes a promise only for one that is not.
-  const guard = (request: Request, response: Closing): MaybePromise<Verdict> => {
+  const guard = (...exchange: X): MaybePromise<Verdict> => {
+    const [request] = exchange
     const message = host.message(request)
     age.see(message)
     if (rules.skipPreflight && isPreflight(message)) return SKIPPED
+    if (rules.access !== undefined) {
+      if (isGone(message)) return ABANDONED
+      const word = rules.access(clients.addressOf(request, message))
+      if (word === 'allow') return SKIPPED
+      if (word === 'deny') return verdicts.denied(request)
+    }
     if (others.length > 0)
       return proceed(
         every(rules.policies, rule => asker.ask(rule, request, message)),
-        asks => decideAll(request, message, response, asks),
+        asks => decideAll(exchange, message, asks),
       )
     const ask = asker.ask(only, request, message)
     return isPromise(ask)
-      ? ask.then(ask => decide(request, message, response, ask, NO_POLICIES))
-      : decide(request, message, response, ask, NO_POLICIES)
+      ? ask.then(ask => decide(exchange, message, ask, NO_POLICIES))
+      : decide(exchange, message, ask, NO_POLICIES)
   }
   const close = () => {
     for (const wait of held) wait.abort(coded(new Error('the server is closing'), 'SLUICE_CLOSED', 'maxWait'))
   }
-  return Object.assign(guard, { close })
+  const limiters = rules.policies.flatMap(({ limiter }) => (typeof limiter === 'function' ? [] : [limiter]))
+  return Object.assign(guard, { limiters, close })
 
   /** By one limiter; `idle` are policies of the route that ask nothing. */
   function decide(
-    request: Request,
+    exchange: X,
     message: Message,
-    response: Closing,
     ask: Ask<X> | undefined,
     idle: readonly PolicyRule<X>[],
   ): MaybePromise<Verdict> {
+    const [request] = exchange
     if (isGone(message)) return ABANDONED
     if (ask === undefined) return SKIPPED
-    const { limiter, key, cost } = ask
+    const { rule, limiter, key, cost } = ask
     const members = limiter instanceof JointLimiter ? limiter.members : NO_MEMBERS
     if (members.some(member => hasMet(request, member, key)))
-      return decideJoint(request, message, response, [ask], idle)
+      return decideJoint(exchange, message, [ask], idle)
     if (hasMet(request, limiter, key)) return SKIPPED
-    const conclude = (decision: Decision) => {
+    const conclude = (decision: Decision, booking?: Booking): MaybePromise<Verdict> => {
       if (isCharged(decision)) {
         meet(request, limiter, key)
         for (const member of members) meet(request, member, key)
+        if (isSettled(rule)) settleAtEnd([{ ask, booking }], exchange, host.response(...exchange), message)
       }
-      return verdicts.of(request, [ask], decision, idle)
+      return hasLadder && !decision.allowed
+        ? proceed(penalized([ask], decision), decision => verdicts.of(request, [ask], decision, idle))
+        : verdicts.of(request, [ask], decision, idle)
     }
-    const maxWaitMs = rules.dryRun ? 0 : (rules.maxWaitMs ?? limiter.policy.maxWaitMs ?? 0)
-    if (maxWaitMs > 0) return hold(message, response, limiter, key, cost, maxWaitMs, conclude)
+    const maxWaitMs =
+      rules.dryRun || rule.countsAfter ? 0 : (rules.maxWaitMs ?? limiter.policy.maxWaitMs ?? 0)
+    if (maxWaitMs > 0) return hold(exchange, message, limiter, key, cost, maxWaitMs, conclude)
+    if (isSettled(rule)) return charge(ask, conclude)
     const decision = limiter.tryAcquire(key, cost === 1 ? undefined : { cost })
     return isPromise(decision)
       ? Promise.resolve(decision as PromiseLike<Decision>).then(conclude, error =>
@@ -108,45 +131,63 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
       : conclude(decision)
   }
 
+  /** Takes what may be given back, or only looks whether it is there. */
+  function charge({ rule, limiter, key, cost }: Ask<X>, conclude: Conclude): MaybePromise<Verdict> {
+    const own = ours(limiter)
+    const taken: MaybePromise<Booked> = rule.countsAfter
+      ? proceed<Decision, Booked>(own.check(key, cost), decision => ({ decision }))
+      : own.take(key, cost)
+    return isPromise(taken)
+      ? Promise.resolve(taken as PromiseLike<Booked>).then(
+          ({ decision, booking }) => conclude(decision, booking),
+          error => storeFailed(error, conclude),
+        )
+      : conclude(taken.decision, taken.booking)
+  }
+
   /** By several policies. */
   function decideAll(
-    request: Request,
+    exchange: X,
     message: Message,
-    response: Closing,
     stated: readonly (Ask<X> | undefined)[],
   ): MaybePromise<Verdict> {
     const asks = stated.filter(ask => ask !== undefined)
     const idle = rules.policies.filter((_, index) => stated[index] === undefined)
-    if (asks.length <= 1 || isGone(message)) return decide(request, message, response, asks[0], idle)
-    return decideJoint(request, message, response, asks, idle)
+    if (asks.length <= 1 || isGone(message)) return decide(exchange, message, asks[0], idle)
+    return decideJoint(exchange, message, asks, idle)
   }
 
   /** By several limiters, all or none; one that comes twice, or was met before, counts once. */
   function decideJoint(
-    request: Request,
+    exchange: X,
     message: Message,
-    response: Closing,
     asks: readonly Ask<X>[],
     idle: readonly PolicyRule<X>[],
   ): MaybePromise<Verdict> {
+    const [request] = exchange
     const joint = distinct(asks.flatMap(jointAsks)).filter(
       ({ limiter, key }) => !hasMet(request, limiter, key),
     )
     if (joint.length === 0) return SKIPPED
-    const conclude = (decision: Decision) => {
-      if (decision.allowed && decision instanceof JointDecision)
-        for (const [index, { limiter, key }] of joint.entries())
-          if (isCharged(decision.parts[index]?.decision)) meet(request, limiter, key)
-      return verdicts.of(request, joint, decision, idle)
+    const conclude = (decision: Decision, booking?: Booking): MaybePromise<Verdict> => {
+      if (decision.allowed && decision instanceof JointDecision) {
+        const charged = joint.filter((_, index) => isCharged(decision.parts[index]?.decision))
+        for (const { limiter, key } of charged) meet(request, limiter, key)
+        const charges = charged.map(ask => ({ ask, booking: bookingOf(ask, booking) }))
+        if (joint.some(({ rule }) => isSettled(rule)))
+          settleAtEnd(charges, exchange, host.response(...exchange), message)
+      }
+      return proceed(penalized(joint, decision), decision => verdicts.of(request, joint, decision, idle))
     }
     const wait = (maxWaitMs: number) =>
-      hold(message, response, lineOf(joint), keyOf(joint), 1, maxWaitMs, conclude)
+      hold(exchange, message, lineOf(joint), keyOf(joint), 1, maxWaitMs, conclude)
     const { maxWaitMs, dryRun } = rules
     if (maxWaitMs !== undefined && maxWaitMs > 0 && !dryRun) return wait(maxWaitMs)
     const decided = decideJointly(joint, true)
-    const goOn = ({ decision }: JointBooked) => {
-      const queueMs = maxWaitMs === undefined && !dryRun ? queueOf(joint, decision) : 0
-      return queueMs > 0 ? wait(queueMs) : conclude(noteJointly(joint, decision))
+    const goOn = ({ decision, booking }: JointBooked) => {
+      const isHeld = maxWaitMs === undefined && !dryRun && !joint.some(({ rule }) => rule.countsAfter)
+      const queueMs = isHeld ? queueOf(joint, decision) : 0
+      return queueMs > 0 ? wait(queueMs) : conclude(noteJointly(joint, decision), booking)
     }
     return isPromise(decided)
       ? Promise.resolve(decided).then(goOn, error => storeFailed(error, conclude))
@@ -155,26 +196,24 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
 
   /** Waits for the permits, as long as the client does. */
   async function hold(
-    { socket }: Message,
-    response: Closing,
+    exchange: X,
+    message: Message,
     limiter: Limiter,
     key: string,
     cost: number,
     maxWaitMs: number,
-    conclude: (decision: Decision) => MaybePromise<Verdict>,
+    conclude: Conclude,
   ): Promise<Verdict> {
+    const response = host.response(...exchange)
     // Answered already, while its key was looked for.
     if (response.writableEnded) return ABANDONED
     const wait = new AbortController()
-    const onClose = () => wait.abort(ABANDONED)
     held.add(wait)
-    response.once('close', onClose)
-    // A request behind others on its connection has a response that never hears of the end.
-    socket?.once?.('close', onClose)
-    let decision: Decision
+    const stopListening = onClose(response, message, () => wait.abort(ABANDONED))
+    let outcome: Booked
     try {
       const maxWait = Math.min(maxWaitMs, LONGEST_HOLD_MS)
-      decision = await limiter.acquire(key, { cost, maxWait, signal: wait.signal })
+      outcome = await holdBy(limiter, key, { cost, maxWait, signal: wait.signal })
     } catch (error) {
       if (error === ABANDONED) return ABANDONED
       if (isStoreError(error)) return await storeFailed(error, conclude)
@@ -182,28 +221,39 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
       if ((error as Partial<SluiceError> | null)?.code === 'SLUICE_CLOSED')
         throw Object.assign(error as Error, { status: 503, statusCode: 503 })
       if (!(error instanceof RateLimitedError)) throw error
-      decision = error.decision
+      outcome = error
     } finally {
       held.delete(wait)
-      response.off('close', onClose)
-      socket?.off?.('close', onClose)
+      stopListening()
     }
-    return conclude(decision)
+    return conclude(outcome.decision, outcome.booking)
   }
 
   /** A store has failed, and its limiter leaves it to the route what that means. */
-  function storeFailed(
-    error: unknown,
-    conclude: (decision: Decision) => MaybePromise<Verdict>,
-  ): MaybePromise<Verdict> {
+  function storeFailed(error: unknown, conclude: Conclude): MaybePromise<Verdict> {
     if (!isStoreError(error) || (rules.onStoreError === 'throw' && !rules.dryRun)) throw error
     return conclude(failedDecision(rules.dryRun || rules.onStoreError === 'allow'))
   }
 }
 
+/** What follows from a decision. */
+type Conclude = (decision: Decision, booking?: Booking) => MaybePromise<Verdict>
+
+/** A limiter that is not ours has nothing to give back. */
+async function holdBy(limiter: Limiter, key: string, options: WaitOptions): Promise<Booked> {
+  if (limiter instanceof LedgerLimiter) return limiter.hold(key, options)
+  return { decision: await limiter.acquire(key, options) }
+}
+
 /** Whether permits were taken for a request; what is no decision is for others to complain of. */
 function isCharged(decision: Decision | undefined): boolean {
   return decision?.allowed === true && decision.code !== 'SLUICE_STORE_ERROR'
+}
+
+/** What one of several asks has taken. */
+function bookingOf({ limiter, key }: JointAsk, joint: Booking | undefined): Booking | undefined {
+  const bookings = (joint as JointBooking | undefined)?.bookings
+  return bookings?.find(({ ask }) => ask.limiter === limiter && ask.key === key)?.booking
 }
 
 /** How long a request is to wait unless told otherwise: as long as a queue is, if none but queues refuse it. */

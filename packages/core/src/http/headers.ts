@@ -1,4 +1,5 @@
 import type { Policy } from '../algorithm.js'
+import { isBlocked } from '../blocked.js'
 import type { Decision } from '../decision.js'
 
 /*
@@ -50,16 +51,32 @@ export interface PolicyReport {
   readonly penalty?: boolean | undefined
 }
 
-/** What a decision of a limiter means for the policy of that name. */
-export function reportOf(name: string, policy: Policy, decision: Decision, paced = false): PolicyReport {
+/**
+ * What a decision of a limiter means for the policy of that name; `owed` permits will be taken when the request has been
+ * answered.
+ */
+export function reportOf(
+  name: string,
+  policy: Policy,
+  decision: Decision,
+  paced = false,
+  owed = 0,
+): PolicyReport {
+  const remaining = Math.max(decision.remaining - owed, 0)
   return {
     name,
     limit: policy.limit,
     windowMs: policy.windowMs,
-    remaining: decision.remaining,
-    resetMs: resetMs(policy, decision, paced),
+    remaining,
+    resetMs: resetMs(
+      policy,
+      remaining,
+      owed === 0 ? decision.refillAfterMs : refillAfter(policy, decision),
+      paced,
+    ),
     violated: !decision.allowed,
     waitMs: decision.waitMs,
+    penalty: isBlocked(decision),
   }
 }
 
@@ -158,10 +175,16 @@ export function resetSeconds(report: PolicyReport): number | undefined {
  * A policy that refills one by one announces for how long the rest should last: "40 left, 1 second" would invite 40
  * requests a second. `paced` is for windows that are to do the same.
  */
-function resetMs(policy: Policy, decision: Decision, paced: boolean): number {
-  const remaining = floorUnits(decision.remaining)
+function resetMs(policy: Policy, left: number, refillAfterMs: number, paced: boolean): number {
+  const remaining = floorUnits(left)
   const { windowMs, limit, smooth } = policy
-  if (windowMs === undefined || remaining === 0 || !(smooth || paced)) return decision.refillAfterMs
+  if (windowMs === undefined || remaining === 0 || !(smooth || paced)) return refillAfterMs
   const lastsMs = (remaining * windowMs) / limit
-  return smooth ? lastsMs : Math.max(lastsMs, decision.refillAfterMs)
+  return smooth ? lastsMs : Math.max(lastsMs, refillAfterMs)
+}
+
+/** Until there is more once something is taken, at the latest: what is full does not refill yet. */
+function refillAfter({ windowMs = 0, limit, smooth }: Policy, { refillAfterMs }: Decision): number {
+  if (refillAfterMs > 0) return refillAfterMs
+  return smooth ? windowMs / limit : windowMs
 }

@@ -1,21 +1,14 @@
-import { tokenBucket } from '../algorithms/token-bucket.js'
 import type { MaybePromise } from '../answer.js'
 import type { Clock } from '../clock.js'
-import { checkCost } from '../cost.js'
 import type { Decision } from '../decision.js'
-import { type Duration, waitToUs } from '../duration.js'
-import { coded, invalid } from '../errors.js'
+import type { Duration } from '../duration.js'
 import type { OnStoreError } from '../guarded-ledger.js'
-import { membersOf } from '../joint-limiter.js'
-import { LedgerLimiter } from '../ledger-limiter.js'
-import { createLimiter, isLimiter, type Limiter } from '../limiter.js'
-import { callable, checkOptions, policyName, wholeNumber } from '../options.js'
+import type { Limiter } from '../limiter.js'
 import type { AsyncStore, SyncStore } from '../store.js'
-import type { Dialect, HeaderStyle, LegacyReset } from './dialects.js'
+import type { Dialect, LegacyReset } from './dialects.js'
 import type { QuotaUnit } from './headers.js'
-import { type Partition, partitionOf } from './partition.js'
-import { type Body, type Problem, statedBody } from './problem.js'
-import { clientFinder, type FindClient, type ProxyOptions } from './proxies.js'
+import type { Body, Problem } from './problem.js'
+import type { ProxyOptions } from './proxies.js'
 
 /** What a framework hands to a handler, the request first: `[Request, Response]` on Express. */
 export type Exchange = readonly [request: unknown, ...rest: unknown[]]
@@ -84,10 +77,55 @@ export interface CountingOptions<X extends Exchange> {
   readonly key?: ((request: X[0]) => MaybePromise<RequestKey>) | undefined
   /** Permits a request costs: a whole number, default 1. */
   readonly cost?: number | ((request: X[0]) => MaybePromise<number>) | undefined
+  /**
+   * When a request is counted: `'before'` its handler runs, the default, or `'after'`, when it has been answered. A request
+   * that is counted after is let in as long as its permits are there, and takes them later: what is refunded is never
+   * counted, so that any number of good requests may run at once; of bad ones as many as run at once may go beyond the limit.
+   */
+  readonly count?: 'before' | 'after' | undefined
+  /**
+   * Whether a request that has been answered, or whose client has gone, is given back what it was charged, or is not counted
+   * where it is counted after. At most what has not refilled by itself comes back, once.
+   */
+  readonly refund?: Refund<X> | undefined
+  /** Blocks a client that goes on asking: so many refusals for so long, as many again for the next step of the ladder. */
+  readonly block?: BlockOptions | undefined
   /** Counts, and is in no field: for limits that are not the client's own business; default false. */
   readonly hidden?: boolean | undefined
   /** What the quota counts, for the fields; default `'requests'`. */
   readonly unit?: QuotaUnit | undefined
+}
+
+/** Which requests are given back what they were charged; a function is called with how the request has ended. */
+export type Refund<X extends Exchange> =
+  | RefundRule
+  | ((...args: [...exchange: X, ending: Ending]) => MaybePromise<boolean>)
+
+/** Which requests are given back what they were charged. */
+export interface RefundRule {
+  /** Requests answered with a status below 400; default false. */
+  readonly ifSuccessful?: boolean | undefined
+  /** Requests answered with a status from 400 on, and those whose client has gone before; default false. */
+  readonly ifFailed?: boolean | undefined
+}
+
+/** How a request has ended. */
+export interface Ending {
+  /** The status it was answered with, or was going to be. */
+  readonly status: number
+  /** Whether the client has gone before it was answered. */
+  readonly aborted: boolean
+}
+
+/** When refusals become a block. What a blocked client asks for is refused, and does not lengthen the block. */
+export interface BlockOptions {
+  /** Refusals until a block, at least 1. */
+  readonly after: number
+  /**
+   * How long a block lasts; with several steps the first block, the second and so on, the last repeating. Forgotten after
+   * the longest without a refusal.
+   */
+  readonly for: Duration | readonly Duration[]
 }
 
 /** Options that go with every door. */
@@ -103,6 +141,11 @@ export interface RequestOptions<X extends Exchange> extends CountingOptions<X>, 
    * it returns settles); otherwise the default answer follows.
    */
   readonly onRefused?: ((...args: [...exchange: X, refusal: Refusal]) => unknown) | undefined
+  /**
+   * Hands a refusal to the error handling of the framework, as a `RefusedError` with status and headers, instead of
+   * answering it; default false. Not to be combined with `onRefused`.
+   */
+  readonly throws?: boolean | undefined
   /** Called with every decision before it takes effect; may be async. */
   readonly onDecision?: ((request: X[0], outcome: Outcome) => unknown) | undefined
   /** The status of a refusal, 400 to 599; default 429. */
@@ -114,6 +157,10 @@ export interface RequestOptions<X extends Exchange> extends CountingOptions<X>, 
     | undefined
   /** Decides and counts, says so in fields and to `onDecision`, and lets every request pass; default false. */
   readonly dryRun?: boolean | undefined
+  /** Addresses and networks (`'10.0.0.0/8'`) that are not limited, whatever the key; the longer prefix decides. */
+  readonly allow?: readonly string[] | undefined
+  /** Addresses and networks that are refused, without Retry-After; where both lists name one, it is refused. */
+  readonly deny?: readonly string[] | undefined
   /** CORS preflight requests are not counted and get no fields; default false, because it is an uncounted way in. */
   readonly skipPreflight?: boolean | undefined
   /**
@@ -163,238 +210,4 @@ export interface Outcome {
   readonly decision: Decision
   /** Whether the request is refused; never in a dry run, whose `decision` says what would have been. */
   readonly refused: boolean
-}
-
-/** Options, checked and with every default in place. */
-export interface Rules<X extends Exchange> extends HeaderStyle {
-  readonly policies: readonly PolicyRule<X>[]
-  /** Undefined for what the limiter's algorithm says. */
-  readonly maxWaitMs: number | undefined
-  readonly status: number
-  readonly body: ((request: X[0], refusal: Omit<Refusal, 'body'>) => MaybePromise<unknown>) | undefined
-  readonly onDecision: RequestOptions<X>['onDecision']
-  readonly onStoreError: OnStoreError
-  readonly dryRun: boolean
-  readonly skipPreflight: boolean
-  readonly paced: boolean
-  readonly exposeHeaders: boolean
-  readonly partition: Partition | undefined
-  readonly findClient: FindClient | undefined
-  readonly ipv6Prefix: number
-}
-
-/** One policy of a route. */
-export interface PolicyRule<X extends Exchange> {
-  /** Where it stands among them. */
-  readonly place: number
-  readonly limiter: Limiter | ((request: X[0]) => MaybePromise<Limiter | null>)
-  /** The name in the fields; undefined for the limiter's. */
-  readonly name: string | undefined
-  readonly key: ((request: X[0]) => MaybePromise<RequestKey>) | undefined
-  readonly cost: number | ((request: X[0]) => MaybePromise<number>)
-  readonly hidden: boolean
-  readonly unit: QuotaUnit | undefined
-}
-
-/** Checks the options of an adapter once, when it is made. */
-export function rulesOf<X extends Exchange>(options: HttpOptions<X>): Rules<X> {
-  checkOptions('rateLimit', options, [...LIMIT_DOOR, 'limiter', 'policies', ...REQUEST_OPTIONS])
-  for (const name of ['onRefused', 'onDecision'] as const)
-    if (options[name] !== undefined) callable(name, options[name])
-  return {
-    policies: policiesOf(options),
-    maxWaitMs: options.maxWait === undefined ? undefined : holdToMs(options.maxWait),
-    status: statusOf(options.status),
-    body: bodyOf(options.body),
-    onDecision: options.onDecision,
-    onStoreError: oneOf('onStoreError', options.onStoreError, ['throw', 'allow', 'refuse']),
-    dryRun: flag('dryRun', options.dryRun),
-    skipPreflight: flag('skipPreflight', options.skipPreflight),
-    dialect: optionalOf('headers', options.headers, DIALECTS, 'draft-8'),
-    legacy: optionalOf('legacyHeaders', options.legacyHeaders, ['epoch', 'delta'], undefined),
-    paced: flag('paced', options.paced),
-    exposeHeaders: flag('exposeHeaders', options.exposeHeaders),
-    partition: options.partitionSecret === undefined ? undefined : partitionOf(options.partitionSecret),
-    findClient: clientFinder(options),
-    ipv6Prefix: prefixOf(options.ipv6Prefix),
-  }
-}
-
-/** Checks what a `limiter` option, or a function given for it, has come up with. */
-export function checkLimiter(value: unknown, expected = 'a limiter made by createLimiter'): Limiter {
-  if (isLimiter(value)) {
-    // Its name becomes a field; ours have been checked.
-    if (value instanceof LedgerLimiter) return value
-    policyName('limiter', value.name)
-    if (typeof value.policy?.limit === 'number') return value
-  }
-  throw invalid(TypeError, 'limiter', expected, value, 'SLUICE_INVALID_LIMITER')
-}
-
-/** Proxies and browsers do not wait much longer, and each held request is a connection that is open. */
-export const LONGEST_HOLD_MS = 60_000
-
-const LIMIT_DOOR = ['limit', 'window', 'name', 'store', 'clock'] as const
-const COUNTING = ['key', 'cost', 'hidden', 'unit'] as const
-const REQUEST_OPTIONS = [
-  ...COUNTING,
-  'maxWait',
-  'onRefused',
-  'onDecision',
-  'status',
-  'body',
-  'dryRun',
-  'skipPreflight',
-  'onStoreError',
-  'headers',
-  'legacyHeaders',
-  'paced',
-  'exposeHeaders',
-  'partitionSecret',
-  'ipv6Prefix',
-  'trustedProxies',
-  'hops',
-  'forwardedHeader',
-] as const
-const DIALECTS = ['draft-8', 'draft-9', 'draft-10', 'draft-11', 'draft-7', 'draft-6'] as const
-const UNITS = ['requests', 'content-bytes', 'concurrent-requests'] as const
-
-function policiesOf<X extends Exchange>(options: HttpOptions<X>): readonly PolicyRule<X>[] {
-  const { policies } = options
-  if (policies === undefined) {
-    if (Object.hasOwn(options, 'policies') && options.limit === undefined && options.limiter === undefined)
-      throw invalid(TypeError, 'policies', A_LIST, policies)
-    return [policyOf(options, {}, undefined, 0)]
-  }
-  rejectBeside('policies', [...LIMIT_DOOR, 'limiter'], options)
-  if (!Array.isArray(policies) || policies.length === 0)
-    throw invalid(TypeError, 'policies', A_LIST, policies)
-  const rules = policies.map((policy: PolicyOptions<X>, place) => {
-    checkOptions('policies', policy, [...LIMIT_DOOR, 'limiter', ...COUNTING])
-    const name = policy.limiter === undefined || policy.name === undefined ? undefined : policy.name
-    const rule = policyOf(policy, options, name === undefined ? undefined : policyName('name', name), place)
-    // What is decided together has to be ours.
-    if (typeof rule.limiter !== 'function') membersOf(rule.limiter)
-    return rule
-  })
-  checkNames(rules)
-  return rules
-}
-
-const A_LIST = 'a list of at least one policy such as [{ name, limit, window }, { limiter, key }]'
-
-function policyOf<X extends Exchange>(
-  options: (LimitDoor | LimiterDoor<X> | PolicyOptions<X>) & CountingOptions<X>,
-  usual: CountingOptions<X>,
-  name: string | undefined,
-  place: number,
-): PolicyRule<X> {
-  const key = options.key === undefined ? usual.key : options.key
-  const { cost = usual.cost === undefined ? 1 : usual.cost } = options
-  if (key !== undefined) callable('key', key)
-  const { unit = usual.unit, hidden = usual.hidden } = options
-  return {
-    place,
-    limiter: limiterOf(name === undefined ? options : { ...options, name: undefined }),
-    name,
-    key,
-    cost: typeof cost === 'function' ? cost : checkCost(cost),
-    hidden: flag('hidden', hidden),
-    unit: unit === undefined ? undefined : oneOf('unit', unit, UNITS),
-  }
-}
-
-/** A client could not tell policies of one name apart. */
-function checkNames<X extends Exchange>(rules: readonly PolicyRule<X>[]): void {
-  const names = new Set<string>()
-  for (const { limiter, name = typeof limiter === 'function' ? undefined : limiter.name } of rules) {
-    const folded = name?.toLowerCase()
-    if (folded === undefined) continue
-    if (names.has(folded)) throw invalid(RangeError, 'name', 'another name for each of the policies', name)
-    names.add(folded)
-  }
-}
-
-function limiterOf<X extends Exchange>(options: LimitDoor | LimiterDoor<X> | PolicyOptions<X>) {
-  if (options.limiter === undefined) {
-    // Most likely a variable that was not what it should be.
-    if (Object.hasOwn(options, 'limiter') && options.limit === undefined) checkLimiter(undefined)
-    const { limit, window, name, store, clock } = options
-    // Somebody else's keys may lie there under the name that all have who state none.
-    if (store?.async && name === undefined)
-      throw invalid(TypeError, 'name', 'a name for the limit in a store that is shared', name)
-    return createLimiter(tokenBucket({ limit, window }), { name, store, clock }) as Limiter
-  }
-  rejectBeside('limiter', LIMIT_DOOR, options)
-  return typeof options.limiter === 'function' ? options.limiter : checkLimiter(options.limiter)
-}
-
-/** Options of one door are not for another. */
-function rejectBeside(door: string, names: readonly string[], options: object): void {
-  const extra = names.find(name => (options as Record<string, unknown>)[name] !== undefined)
-  if (extra !== undefined)
-    throw coded(
-      new TypeError(`${extra}: cannot be combined with '${door}', which brings its own`),
-      'SLUICE_INVALID_OPTION',
-      extra,
-    )
-}
-
-function holdToMs(duration: Duration): number {
-  const ms = waitToUs('maxWait', duration) / 1000
-  if (ms > LONGEST_HOLD_MS) throw invalid(RangeError, 'maxWait', 'at most 60 seconds', duration)
-  return ms
-}
-
-function statusOf(status: unknown): number {
-  if (status === undefined) return 429
-  wholeNumber('status', status)
-  if ((status as number) < 400 || (status as number) > 599)
-    throw invalid(RangeError, 'status', 'a status from 400 to 599', status)
-  return status as number
-}
-
-function bodyOf<X extends Exchange>(body: RequestOptions<X>['body']): Rules<X>['body'] {
-  if (body === undefined) return undefined
-  if (typeof body === 'function') return body as Rules<X>['body']
-  statedBody(body, 'SLUICE_INVALID_OPTION')
-  return () => body
-}
-
-function prefixOf(prefix: unknown): number {
-  if (prefix === undefined) return 56
-  wholeNumber('ipv6Prefix', prefix)
-  if ((prefix as number) < 32 || (prefix as number) > 128)
-    throw invalid(RangeError, 'ipv6Prefix', '32 to 128 bits', prefix)
-  return prefix as number
-}
-
-function flag(option: string, value: unknown): boolean {
-  if (value === undefined) return false
-  if (typeof value !== 'boolean') throw invalid(TypeError, option, 'true or false', value)
-  return value
-}
-
-/** One of some texts, the first unless stated. */
-function oneOf<T extends string>(option: string, value: unknown, texts: readonly [T, ...T[]]): T {
-  if (value === undefined) return texts[0]
-  if ((texts as readonly unknown[]).includes(value)) return value as T
-  throw invalid(TypeError, option, listed(texts), value)
-}
-
-/** One of some texts, or false for none. */
-function optionalOf<T extends string>(
-  option: string,
-  value: unknown,
-  texts: readonly T[],
-  usual: T | undefined,
-): T | undefined {
-  if (value === undefined) return usual
-  if (value === false) return undefined
-  if ((texts as readonly unknown[]).includes(value)) return value as T
-  throw invalid(TypeError, option, `${listed(texts)} or false`, value)
-}
-
-function listed(texts: readonly string[]): string {
-  return texts.map(text => `'${text}'`).join(', ')
 }

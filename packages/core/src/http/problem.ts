@@ -32,6 +32,11 @@ export function refusalProblem(status: number, reports: readonly PolicyReport[])
     : problem('quota-exceeded', 'Quota Exceeded', status, names)
 }
 
+/** The client is on a list of those who are refused. */
+export function abnormalUsage(status: number): Problem {
+  return problem('abnormal-usage-detected', 'Abnormal Usage Detected', status, [])
+}
+
 /** The server cannot tell whether the client may pass. */
 export function temporaryReducedCapacity(status: number): Problem {
   return problem('temporary-reduced-capacity', 'Temporary Reduced Capacity', status, [])

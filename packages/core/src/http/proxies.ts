@@ -1,7 +1,7 @@
-import { BlockList, isIP } from 'node:net'
 import { invalid } from '../errors.js'
 import { wholeNumber } from '../options.js'
-import { plainAddress, plainNetwork } from './identity.js'
+import { plainAddress } from './identity.js'
+import { networksOf } from './networks.js'
 
 /*
  * Who the client is behind proxies. What a header says is believed as far as the proxies that wrote it are: from the peer
@@ -41,7 +41,7 @@ export function clientFinder(options: ProxyOptions): FindClient | undefined {
     throw invalid(TypeError, 'hops', 'either trustedProxies or hops', hops)
   const entriesOf = entriesIn(headerName(forwardedHeader))
   if (hops !== undefined) return byHops(wholeNumber('hops', hops), entriesOf)
-  return byTrust(networks(trustedProxies), entriesOf)
+  return byTrust(networksOf('trustedProxies', trustedProxies).has, entriesOf)
 }
 
 /** The forwarded addresses of a request, from the left; what is none is in its place. */
@@ -130,25 +130,4 @@ function split(text: string, separator: string): string[] {
 
 function unquoted(value: string): string {
   return value.startsWith('"') && value.endsWith('"') ? value.slice(1, -1).replace(/\\(.)/gs, '$1') : value
-}
-
-/** Whether an address is in one of the networks. */
-function networks(list: unknown): (address: string) => boolean {
-  const expected = "a list of addresses and networks such as ['10.0.0.0/8']"
-  if (!Array.isArray(list)) throw invalid(TypeError, 'trustedProxies', expected, list)
-  // One list for each family: a list that holds both compares IPv4 addresses with IPv6 networks.
-  const ipv4 = new BlockList()
-  const ipv6 = new BlockList()
-  for (const network of list) {
-    if (typeof network !== 'string') throw invalid(TypeError, 'trustedProxies', expected, network)
-    const [, address = '', length] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(network) ?? []
-    const version = isIP(address)
-    const bits = version === 4 ? 32 : 128
-    const prefix = length === undefined ? bits : Number(length)
-    if (version === 0 || prefix > bits) throw invalid(RangeError, 'trustedProxies', expected, network)
-    const [plain, plainPrefix] = plainNetwork(address, prefix)
-    if (isIP(plain) === 4) ipv4.addSubnet(plain, plainPrefix)
-    else ipv6.addSubnet(plain, plainPrefix, 'ipv6')
-  }
-  return address => (isIP(address) === 4 ? ipv4.check(address) : ipv6.check(address, 'ipv6'))
 }

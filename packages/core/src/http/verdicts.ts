@@ -1,5 +1,5 @@
 import { type MaybePromise, proceed } from '../answer.js'
-import { Decision } from '../decision.js'
+import { Decision, FixedGauge } from '../decision.js'
 import { coded } from '../errors.js'
 import { JointDecision } from '../joint-decision.js'
 import { membersOf } from '../joint-limiter.js'
@@ -16,8 +16,15 @@ import {
   retryAfterSeconds,
 } from './headers.js'
 import { distinctName, reportsSoFar } from './meetings.js'
-import type { Exchange, PolicyRule, Refusal, Rules } from './options.js'
-import { problemBody, refusalProblem, statedBody, temporaryReducedCapacity } from './problem.js'
+import type { Exchange, Refusal } from './options.js'
+import {
+  abnormalUsage,
+  problemBody,
+  refusalProblem,
+  statedBody,
+  temporaryReducedCapacity,
+} from './problem.js'
+import type { PolicyRule, Rules } from './rules.js'
 
 /** A header field to send. One that `joins` is appended to a value that is there already. */
 export interface Field {
@@ -71,12 +78,19 @@ export class Verdicts<X extends Exchange> {
         'SLUICE_INVALID_LIMITER',
         'limiter',
       )
-    const { onDecision, dryRun } = this.rules
-    if (onDecision === undefined) return this.verdict(request, asks, decision, idle)
-    const refused = !decision.allowed && !dryRun
-    return proceed(onDecision(request, { decision, refused }), () =>
-      this.verdict(request, asks, decision, idle),
-    )
+    if (this.rules.onDecision === undefined) return this.verdict(request, asks, decision, idle)
+    return this.told(request, decision, () => this.verdict(request, asks, decision, idle))
+  }
+
+  /** For a client that is refused whatever it asks for. */
+  denied(request: X[0]): MaybePromise<Verdict> {
+    const { status, dryRun } = this.rules
+    const decision = DENIED
+    return this.told(request, decision, () => {
+      if (dryRun) return { outcome: 'allowed', decision, fields: [], dropsOnRedirect: NO_NAMES }
+      const problem = abnormalUsage(status)
+      return this.refused(request, [], { decision, status, retryAfter: undefined, problem })
+    })
   }
 
   /** For a request that is refused because nobody knows: 503. */
@@ -84,6 +98,12 @@ export class Verdicts<X extends Exchange> {
     const status = 503
     const problem = temporaryReducedCapacity(status)
     return this.refused(request, [], { decision, status, retryAfter: undefined, problem })
+  }
+
+  private told(request: X[0], decision: Decision, goOn: () => MaybePromise<Verdict>): MaybePromise<Verdict> {
+    const { onDecision, dryRun } = this.rules
+    const refused = !decision.allowed && !dryRun
+    return proceed(onDecision?.(request, { decision, refused }), goOn)
   }
 
   private verdict(
@@ -135,10 +155,18 @@ export class Verdicts<X extends Exchange> {
     })
   }
 
-  private singleReport(request: X[0], { rule, limiter, key }: Ask<X>, decision: Decision): PolicyReport[] {
+  private singleReport(request: X[0], ask: Ask<X>, decision: Decision): PolicyReport[] {
     if (decision.code === 'SLUICE_STORE_ERROR') return []
+    const { rule, limiter, key } = ask
     const name = rule.name ?? limiter.name
-    return [this.completed(request, rule, key, reportOf(name, limiter.policy, decision, this.rules.paced))]
+    const report = reportOf(
+      name,
+      limiter.policy,
+      decision,
+      this.rules.paced,
+      decision.allowed ? owed(ask) : 0,
+    )
+    return [this.completed(request, rule, key, report)]
   }
 
   private jointReports(request: X[0], asks: readonly Ask<X>[], joint: JointDecision): PolicyReport[] {
@@ -147,9 +175,11 @@ export class Verdicts<X extends Exchange> {
     const isCombination = asks.length < parts.length
     const reports = parts.flatMap(({ limiter, policy, key, decision }, index) => {
       if (decision.code === 'SLUICE_STORE_ERROR') return []
-      const { rule } = asks[isCombination ? 0 : index] as Ask<X>
+      const ask = asks[isCombination ? 0 : index] as Ask<X>
+      const { rule } = ask
       const name = isCombination ? limiter : (rule.name ?? limiter)
-      return [this.completed(request, rule, key, reportOf(name, policy, decision, this.rules.paced))]
+      const report = reportOf(name, policy, decision, this.rules.paced, joint.allowed ? owed(ask) : 0)
+      return [this.completed(request, rule, key, report)]
     })
     return joint.allowed ? reports : behind(reports, joint.waitMs)
   }
@@ -225,6 +255,26 @@ function behind(reports: readonly PolicyReport[], waitMs: number): PolicyReport[
     return report.remaining === least ? { ...report, remaining: 0, violated: true, waitMs } : report
   })
 }
+
+/** What a request will be charged when it has been answered; the fields are to be true also then. */
+function owed<X extends Exchange>({ rule, cost }: Ask<X>): number {
+  return rule.countsAfter ? cost : 0
+}
+
+/** The decision over a client on a list, which no limiter has made. */
+const DENIED = new Decision(
+  new FixedGauge({
+    code: 'SLUICE_BLOCKED',
+    limit: 0,
+    balance: 0,
+    refillAfterUs: Infinity,
+    resetAfterUs: Infinity,
+  }),
+  Infinity,
+  Infinity,
+  0,
+  0,
+)
 
 const NO_NAMES: readonly string[] = []
 

@@ -1,0 +1,87 @@
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
+import { type MaybePromise, proceed } from '../answer.js'
+import type { Decision } from '../decision.js'
+import { callable } from '../options.js'
+import { applyVerdict } from './apply.js'
+import type { Host } from './client.js'
+import { createGuard } from './guard.js'
+import type { HttpOptions } from './options.js'
+import { isRefusal } from './refused-error.js'
+import { type RouteLimit, routeLimit, runLimited } from './routes.js'
+
+/** A request of node:http that may have been limited. */
+export type LimitedMessage = IncomingMessage & {
+  /** What the limiter decided over this request; undefined where none has. */
+  rateLimit?: Decision | undefined
+}
+
+/** Options of `limitRoute` without a framework. */
+export type NodeOptions = HttpOptions<[request: LimitedMessage, response: ServerResponse]> & {
+  /**
+   * Answers a request over which a callback or a store has failed, and refusals of `throws: true`; default the status of
+   * the error, or 500 and a process warning.
+   */
+  readonly onError?:
+    | ((error: unknown, request: LimitedMessage, response: ServerResponse) => unknown)
+    | undefined
+}
+
+/**
+ * Limits a handler of node:http, without any framework; also as a standard method decorator on a controller's method.
+ *
+ * Takes the options of every adapter. A request within the limit reaches the handler, with `request.rateLimit` and the
+ * RateLimit fields set; one beyond it is answered with 429, Retry-After and a problem+json body, or by `onRefused`.
+ *
+ * Throws a TypeError or RangeError (with `code` and `option`) for options that are unknown, of a wrong type or out of
+ * range.
+ *
+ * @example
+ * const limit = limitRoute({ limit: 100, window: '1m' })
+ * createServer(limit((request, response) => response.end('Hello'))).listen(3000)
+ */
+export function limitRoute(options: NodeOptions): RouteLimit<Handled> {
+  const { onError = answerError, ...others } = { ...options }
+  callable('onError', onError)
+  const guard = createGuard('onError' in Object(options) ? others : options, host)
+  const { onRefused, throws } = others
+
+  const limit = (request: LimitedMessage, response: ServerResponse): MaybePromise<boolean> => {
+    if (response.headersSent) return !response.writableEnded
+    return proceed(guard(request, response), verdict => {
+      if ('decision' in verdict) request.rateLimit = verdict.decision
+      return applyVerdict(verdict, response, {
+        throws,
+        onRefused: onRefused && (refusal => onRefused(request, response, refusal)),
+      })
+    })
+  }
+  return routeLimit<Handled>(([request, response], handle) =>
+    runLimited(
+      () => limit(request, response),
+      handle,
+      error => onError(error, request, response),
+    ),
+  )
+}
+
+type Handled = [request: LimitedMessage, response: ServerResponse]
+
+const host: Host<Handled> = {
+  address: request => request.socket.remoteAddress,
+  message: request => request,
+  response: (_, response) => response,
+  trusts: () => 'nobody',
+}
+
+/** Without a framework nobody else answers, and an error that nobody sees is not mended. */
+function answerError(error: unknown, _: LimitedMessage, response: ServerResponse): void {
+  if (!isRefusal(error)) process.emitWarning(error instanceof Error ? error : String(error))
+  if (response.headersSent) {
+    response.destroy()
+    return
+  }
+  const { status = 500 } = (error ?? {}) as { status?: number }
+  response.statusCode = status >= 400 && status <= 599 ? status : 500
+  response.setHeader('Content-Type', 'text/plain; charset=utf-8')
+  response.end(STATUS_CODES[response.statusCode])
+}

@@ -1,0 +1,42 @@
+import { type MaybePromise, proceed } from '../answer.js'
+import { blocked } from '../blocked.js'
+import type { Decision } from '../decision.js'
+import { type DecisionPart, JointDecision } from '../joint-decision.js'
+import { every } from '../joint-ledger.js'
+import { ours } from '../joint-limiter.js'
+import type { Limiter } from '../limiter.js'
+import type { Ladder } from '../penalties.js'
+import { type Ask, jointAsks } from './asks.js'
+import type { Exchange } from './options.js'
+
+/** Notes a refusal where there are ladders, and returns the decision in which what is blocked by now is so. */
+export function penalized<X extends Exchange>(
+  asks: readonly Ask<X>[],
+  decision: Decision,
+): MaybePromise<Decision> {
+  if (decision.allowed || asks.every(({ rule }) => rule.ladder === undefined)) return decision
+  if (!(decision instanceof JointDecision)) {
+    const [ask] = asks as readonly [Ask<X>]
+    return struck(ask.limiter, ask.key, ask.cost, decision, ask.rule.ladder)
+  }
+  const members = asks.flatMap(jointAsks)
+  const parted = decision.parts.map((part, index) => ({ part, ask: members[index] as Ask<X> }))
+  const parts = every(parted, ({ part, ask: { limiter, key, cost, rule } }) =>
+    proceed(struck(limiter, key, cost, part.decision, rule.ladder), decision => ({ ...part, decision })),
+  )
+  return proceed(parts, (parts: DecisionPart[]) => new JointDecision(parts, 0, decision.retryAfterUs))
+}
+
+/** What has refused because of a block, or for want of memory or an answer, is no refusal of the ladder. */
+function struck(
+  limiter: Limiter,
+  key: string,
+  cost: number,
+  decision: Decision,
+  ladder: Ladder | undefined,
+): MaybePromise<Decision> {
+  if (decision.allowed || decision.code !== undefined || ladder === undefined) return decision
+  return proceed(ours(limiter).strike(key, ladder), leftUs =>
+    leftUs > 0 ? blocked(decision, leftUs, cost) : decision,
+  )
+}
