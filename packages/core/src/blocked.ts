@@ -1,12 +1,14 @@
 import { Decision, type DecisionCode, type Gauge } from './decision.js'
 
-/** The decision over a key that is blocked for some time, whatever it would have been otherwise. */
-export function blocked(decision: Decision, leftUs: number, cost: number): Decision {
-  const { gauge, waitUs, retryAfterUs, first, second } = decision
+/** The decision over a key that is blocked for some time, and that would be `later` when the block ends. */
+export function blocked(decision: Decision, leftUs: number, cost: number, later?: Decision): Decision {
+  const { gauge, first, second } = decision
   const figures = new BlockedGauge(gauge, leftUs)
   // No permits are granted to anybody.
   if (cost === 0) return new Decision(figures, 0, 0, first, second)
-  return new Decision(figures, Math.max(waitUs, leftUs), Math.max(retryAfterUs, leftUs), first, second)
+  const waitUs = later === undefined ? Math.max(decision.waitUs, leftUs) : leftUs + later.waitUs
+  const retryUs = later === undefined ? Math.max(decision.retryAfterUs, leftUs) : leftUs + later.retryAfterUs
+  return new Decision(figures, waitUs, retryUs, first, second)
 }
 
 /** Whether a decision is a refusal because of a block. */

@@ -1,4 +1,5 @@
 import type { Policy } from './algorithm.js'
+import { isBlocked } from './blocked.js'
 import { Decision, type DecisionFigures, type Gauge } from './decision.js'
 
 /** What one of several limiters says to an ask. */
@@ -78,7 +79,8 @@ class JointGauge implements Gauge {
   }
 
   get code() {
-    return this.parts.find(({ decision }) => decision.code !== undefined)?.decision.code
+    const blocked = this.parts.find(({ decision }) => isBlocked(decision))
+    return (blocked ?? this.parts.find(({ decision }) => decision.code !== undefined))?.decision.code
   }
 
   get limit(): number {

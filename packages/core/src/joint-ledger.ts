@@ -164,7 +164,7 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
 
   /** Of all that it is made of; who knows which of them refused asks those. */
   strike(key: string, ladder: Ladder): Answer<Async, number> {
-    const left = every(this.asksOf(key, 1), ask => ask.limiter.ledger.strike(ask.key, ladder))
+    const left = every(this.asksOf(key, 1), ask => ask.limiter.strike(ask.key, ladder))
     return answerOf(
       this.async,
       proceed(left, left => Math.max(...left)),
@@ -193,10 +193,10 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
   }
 
   private giveBack({ bookings }: JointBooking, verb: 'cancel' | 'refund'): Answer<Async, number> {
-    const given = every(bookings, ({ ask, booking }) => ask.limiter.ledger[verb](ask.key, booking))
+    const given = every(bookings, ({ ask, booking }) => ask.limiter.giveBack(ask.key, booking, verb))
     return answerOf(
       this.async,
-      proceed(given, given => Math.min(...given)),
+      proceed(given, given => Math.max(...given)),
     )
   }
 }

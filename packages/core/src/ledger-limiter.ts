@@ -88,12 +88,10 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     const cost = options === undefined ? 1 : statedCost(options, RESERVE_OPTIONS)
     const maxWaitUs = this.patience(options)
     if (maxWaitUs > 0 && !this.terms.bookable) throw notBookable(this.terms)
-    const reservation = reservationOf(this.ledger, key, cost, maxWaitUs, permits =>
-      this.returned(key, permits),
-    )
-    return this.isAsync
-      ? this.notedLater(key, cost, reservation)
-      : (this.noted(key, cost, reservation as Reservation<Async>) as Answer<Async, Reservation<Async>>)
+    return afterwards<Async, Booked, Reservation<Async>>(this.ledger.book(key, cost, maxWaitUs), booked => {
+      this.noted(key, cost, booked?.decision)
+      return reservationOf(this.ledger, key, booked, permits => this.returned(key, permits))
+    })
   }
 
   async acquire(key: string, options: WaitOptions = {}): Promise<Decision> {
@@ -104,8 +102,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   /** Like `tryAcquire`, and returns what is needed to give the permits back. */
   take(key: string, cost: number): Answer<Async, Booked> {
     return this.answered(this.ledger.book(key, cost, 0), booked => {
-      if (booked === undefined) throw noAnswer()
-      this.noted(key, cost, booked.decision)
+      this.noted(key, cost, booked?.decision)
     })
   }
 
@@ -137,7 +134,6 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     checkKey(key)
     return this.answered(this.ledger.release(key, wholeNumber('permits', permits)), given => {
       this.returned(key, given)
-      this.bookAnew(key)
     })
   }
 
@@ -193,8 +189,8 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   }
 
   /** Gives back what was taken, as far as it has not refilled by itself. */
-  giveBack(key: string, booking: Booking): Answer<Async, number> {
-    return this.answered(this.ledger.refund(key, booking), permits => this.returned(key, permits))
+  giveBack(key: string, booking: Booking, verb: 'cancel' | 'refund' = 'refund'): Answer<Async, number> {
+    return this.answered(this.ledger[verb](key, booking), permits => this.returned(key, permits))
   }
 
   /** Whether permits are there; a refusal counts as one. */
@@ -291,8 +287,11 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     this.bookAnew(key)
   }
 
+  /** What has come back is told, and is for those who wait. */
   private returned(key: string, permits: number): void {
-    if (permits > 0 && RELEASE.hasSubscribers) RELEASE.publish({ limiter: this.name, key, permits })
+    if (!(permits > 0)) return
+    if (RELEASE.hasSubscribers) RELEASE.publish({ limiter: this.name, key, permits })
+    this.bookAnew(key)
   }
 
   private notedLater<D extends Decision>(

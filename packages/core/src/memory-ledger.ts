@@ -146,10 +146,22 @@ export class MemoryLedger implements Ledger<false> {
     maxWaitUs: number,
     commit: boolean,
   ): Decision {
+    if (--this.sweepsIn <= 0) this.sweep(nowUs, SLOTS_PER_SWEEP)
     const leftUs = this.penalties.size === 0 ? 0 : this.penalties.leftUs(subject, nowUs)
     return leftUs > 0
-      ? blocked(this.decideFreely(nowUs, subject, cost, maxWaitUs, false), leftUs, cost)
+      ? this.refuse(nowUs, subject, cost, maxWaitUs, leftUs)
       : this.decideFreely(nowUs, subject, cost, maxWaitUs, commit)
+  }
+
+  /** What is refused because of a block is told what the algorithm will say when that ends. */
+  private refuse(nowUs: number, subject: string, cost: number, maxWaitUs: number, leftUs: number): Decision {
+    const slot = this.slotOf.get(subject)
+    this.scratch.fill(0)
+    const page = slot === undefined ? undefined : this.pageOf(slot)
+    const state = page?.state ?? this.scratch
+    const at = page === undefined ? 0 : this.present(page, slot as number)
+    const look = (whenUs: number) => this.algorithm.step(state, at, whenUs, cost, maxWaitUs, false)
+    return blocked(look(nowUs), leftUs, cost, look(nowUs + leftUs))
   }
 
   /** By the algorithm, whether the key is blocked or not. */
@@ -160,7 +172,6 @@ export class MemoryLedger implements Ledger<false> {
     maxWaitUs: number,
     commit: boolean,
   ): Decision {
-    if (--this.sweepsIn <= 0) this.sweep(nowUs, SLOTS_PER_SWEEP)
     const slot = this.slotOf.get(subject)
     if (slot === undefined) return this.meet(nowUs, subject, cost, maxWaitUs, commit)
     const page = this.pageOf(slot)
@@ -256,10 +267,13 @@ export class MemoryLedger implements Ledger<false> {
     return this.penalties.of(flatCopy(subject))
   }
 
-  /** What may be forgotten, states of keys before penalties. */
+  /** What may be forgotten: states of keys as long as penalties leave them half of the room, then penalties. */
   private candidate(nowUs: number): Candidate {
-    if (this.slotOf.size > 0) return this.leastLoaded(nowUs)
-    const { subject, blockedUntilUs } = this.penalties.least(SAMPLES) as Penalized
+    const hasPenalties = this.slotOf.size === 0 || this.penalties.size > this.maxKeys / 2
+    const penalized = hasPenalties ? (this.penalties.least(SAMPLES) as Penalized) : undefined
+    if (penalized === undefined || (penalized.isByHand && this.slotOf.size > 0))
+      return this.leastLoaded(nowUs)
+    const { subject, blockedUntilUs } = penalized
     return { slot: -1, subject, load: 1, passesInUs: Math.max(blockedUntilUs - nowUs, 0) }
   }
 

@@ -22,31 +22,43 @@ export interface Penalty {
   /** Refusals since the last block, and blocks so far. */
   refusals: number
   blocks: number
-  /** When all of it is forgotten. */
+  /** When all of it is forgotten, and for how long the ladder remembers. */
   forgottenAtUs: number
+  memoryUs: number
+  /** Whether the block was laid on by hand. */
+  isByHand: boolean
 }
 
 /** Notes a refusal on a ladder. */
 export function strike(penalty: Penalty, { after, stepsUs }: Ladder, nowUs: number): void {
   if (nowUs < penalty.blockedUntilUs) return
-  if (nowUs >= penalty.forgottenAtUs) penalty.refusals = penalty.blocks = 0
+  if (nowUs >= penalty.forgottenAtUs) penalty.refusals = penalty.blocks = penalty.forgottenAtUs = 0
   if (++penalty.refusals >= after) {
     penalty.refusals = 0
     penalty.blockedUntilUs = nowUs + (stepsUs[Math.min(penalty.blocks++, stepsUs.length - 1)] as number)
+    penalty.isByHand = false
   }
-  penalty.forgottenAtUs = Math.max(nowUs, penalty.blockedUntilUs) + Math.max(...stepsUs)
+  penalty.memoryUs = Math.max(...stepsUs)
+  remember(penalty, nowUs)
 }
 
 /** Blocks by hand; a block that lasts longer stays. */
 export function block(penalty: Penalty, forUs: number, nowUs: number): void {
   penalty.blockedUntilUs = Math.max(penalty.blockedUntilUs, nowUs + forUs)
-  penalty.forgottenAtUs = Math.max(penalty.forgottenAtUs, penalty.blockedUntilUs)
+  penalty.isByHand = true
+  remember(penalty, nowUs)
+}
+
+function remember(penalty: Penalty, nowUs: number): void {
+  const { blockedUntilUs, memoryUs } = penalty
+  penalty.forgottenAtUs = Math.max(penalty.forgottenAtUs, Math.max(nowUs, blockedUntilUs) + memoryUs)
 }
 
 /** A key that something is held against. */
 export interface Penalized {
   readonly subject: string
   readonly blockedUntilUs: number
+  readonly isByHand: boolean
 }
 
 /** The penalties of the keys of a limiter in memory. Most have none, and cost nothing here. */
@@ -72,7 +84,7 @@ export class Penalties {
   of(subject: string): Penalty {
     let penalty = this.bySubject.get(subject)
     if (penalty === undefined) {
-      penalty = { blockedUntilUs: 0, refusals: 0, blocks: 0, forgottenAtUs: 0 }
+      penalty = { blockedUntilUs: 0, refusals: 0, blocks: 0, forgottenAtUs: 0, memoryUs: 0, isByHand: false }
       this.bySubject.set(subject, penalty)
     }
     return penalty
@@ -88,11 +100,15 @@ export class Penalties {
       if (forgottenAtUs <= nowUs) this.bySubject.delete(subject)
   }
 
-  /** Of a few, when the one that is over first is no longer blocked; undefined when there is none. */
+  /** Of the oldest few the one that is over first, those by hand last; undefined when there is none. */
   least(count: number): Penalized | undefined {
     let least: Penalized | undefined
-    for (const [subject, { blockedUntilUs }] of this.next(count))
-      if (least === undefined || blockedUntilUs < least.blockedUntilUs) least = { subject, blockedUntilUs }
+    let left = count
+    for (const [subject, { blockedUntilUs, isByHand }] of this.bySubject) {
+      const candidate = { subject, blockedUntilUs, isByHand }
+      if (least === undefined || goesBefore(candidate, least)) least = candidate
+      if (--left === 0) break
+    }
     return least
   }
 
@@ -107,4 +123,8 @@ export class Penalties {
     }
     return some
   }
+}
+
+function goesBefore(a: Penalized, b: Penalized): boolean {
+  return a.isByHand === b.isByHand ? a.blockedUntilUs < b.blockedUntilUs : b.isByHand
 }

@@ -1,6 +1,5 @@
-import type { Booking } from './algorithm.js'
 import { type Answer, afterwards, answerOf } from './answer.js'
-import { Decision } from './decision.js'
+import type { Decision } from './decision.js'
 import type { Booked, Ledger } from './store.js'
 
 /**
@@ -25,57 +24,28 @@ export interface Reservation<Async extends boolean = boolean> extends Decision {
   refund(): Answer<Async, number>
 }
 
-/** Books on a ledger and wraps what was booked; `onReturn` hears of permits that come back. */
+/** A decision with what was booked, if anything; `onReturn` hears of permits that come back. */
 export function reservationOf<Async extends boolean>(
   ledger: Ledger<Async>,
   key: string,
-  cost: number,
-  maxWaitUs: number,
+  { decision, booking }: Booked,
   onReturn: (permits: number) => void,
-): Answer<Async, Reservation<Async>> {
-  return afterwards<Async, Booked, Reservation<Async>>(
-    ledger.book(key, cost, maxWaitUs),
-    ({ decision, booking }) => new LedgerReservation(decision, ledger, key, booking, onReturn),
-  )
-}
-
-class LedgerReservation<Async extends boolean> extends Decision implements Reservation<Async> {
-  readonly #ledger: Ledger<Async>
-  readonly #key: string
-  readonly #onReturn: (permits: number) => void
-  #booking: Booking | undefined
-
-  constructor(
-    decision: Decision,
-    ledger: Ledger<Async>,
-    key: string,
-    booking: Booking | undefined,
-    onReturn: (permits: number) => void,
-  ) {
-    super(decision.gauge, decision.waitUs, decision.retryAfterUs, decision.first, decision.second)
-    this.#ledger = ledger
-    this.#key = key
-    this.#booking = booking
-    this.#onReturn = onReturn
-  }
-
-  cancel(): Answer<Async, number> {
-    return this.#giveBack(booking => this.#ledger.cancel(this.#key, booking))
-  }
-
-  refund(): Answer<Async, number> {
-    return this.#giveBack(booking => this.#ledger.refund(this.#key, booking))
-  }
-
-  #giveBack(act: (booking: Booking) => Answer<Async, number>): Answer<Async, number> {
-    const booking = this.#booking
-    if (booking === undefined) return answerOf(this.#ledger.async, 0)
+): Reservation<Async> {
+  let held = booking
+  const giveBack = (verb: 'cancel' | 'refund'): Answer<Async, number> => {
+    const booking = held
+    if (booking === undefined) return answerOf(ledger.async, 0)
     // Taken out before the store is asked, so that two calls at once cannot both give back.
-    this.#booking = undefined
-    return afterwards<Async, number, number>(act(booking), permits => {
-      if (permits === 0) this.#booking = booking
-      else if (permits > 0) this.#onReturn(permits)
+    held = undefined
+    return afterwards<Async, number, number>(ledger[verb](key, booking), permits => {
+      if (permits === 0) held = booking
+      else if (permits > 0) onReturn(permits)
       return permits || 0
     })
   }
+  // Whatever kind of decision it is.
+  return Object.assign(Object.create(decision) as Decision, {
+    cancel: () => giveBack('cancel'),
+    refund: () => giveBack('refund'),
+  })
 }

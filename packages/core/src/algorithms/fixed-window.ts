@@ -39,7 +39,7 @@ export interface FixedWindowOptions {
  *
  * `limit` is whole permits, `window` a duration of whole microseconds, `align` is `'first'` (default) or `'epoch'`. Throws
  * a TypeError for a wrong type or an unknown option, a RangeError for a value out of range; both carry `code` and `option`.
- * `reserve` throws on it, because a permit of the next window cannot be promised.
+ * `reserve` throws on it unless `maxWait` is 0, because a permit of the next window cannot be promised.
  *
  * @example
  * const perDay = createLimiter(fixedWindow({ limit: 1000, window: '1d', align: 'epoch' }))

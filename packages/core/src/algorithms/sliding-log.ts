@@ -46,7 +46,7 @@ export interface SlidingLogOptions {
  * 65,536; it stays what it was when `update` changes the limit or the window). A grant beyond it is refused with
  * `decision.code` SLUICE_LOG_FULL; its wait is until the key's own log makes room, or one window. Throws a TypeError for a
  * wrong type or an unknown option, a RangeError for a value out of range; both carry `code` and `option`. `reserve` throws
- * on it.
+ * on it unless `maxWait` is 0.
  *
  * @example
  * const sms = createLimiter(slidingLog({ limit: 5, window: '1h' }))

@@ -43,7 +43,7 @@ export interface SlidingWindowOptions {
  *
  * `limit` is whole permits, `window` a duration of whole microseconds, `slices` a whole number (default 10). Throws a
  * TypeError for a wrong type or an unknown option, a RangeError for a value out of range; both carry `code` and `option`.
- * `reserve` throws on it. With another number of slices `update` starts every key afresh.
+ * `reserve` throws on it unless `maxWait` is 0. With another number of slices `update` starts every key afresh.
  *
  * @example
  * const limiter = createLimiter(slidingWindow({ limit: 100, window: '1m' }))
