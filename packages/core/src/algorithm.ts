@@ -56,6 +56,12 @@ export interface Algorithm {
    */
   begin?(nowUs: number, previous?: Algorithm): Algorithm
 
+  /**
+   * A decision of this algorithm that was made elsewhere, by a store that runs it in another place: its waits, and the
+   * numbers that its figures are read off.
+   */
+  read?(waitUs: number, retryAfterUs: number, figures: readonly number[]): Decision
+
   /** Called before the lanes of a key are given up, for an algorithm whose state outgrows its lanes. */
   forget?(state: Float64Array, at: number): void
 

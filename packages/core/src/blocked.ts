@@ -11,6 +11,12 @@ export function blocked(decision: Decision, leftUs: number, cost: number, later?
   return new Decision(figures, waitUs, retryUs, first, second)
 }
 
+/** The decision over a key that is blocked, made elsewhere: `decision` has the waits of what was decided. */
+export function blockedElsewhere(decision: Decision, leftUs: number): Decision {
+  const { gauge, waitUs, retryAfterUs, first, second } = decision
+  return new Decision(new BlockedGauge(gauge, leftUs), waitUs, retryAfterUs, first, second)
+}
+
 /** Whether a decision is a refusal because of a block. */
 export function isBlocked({ allowed, code }: Decision): boolean {
   return !allowed && code === 'SLUICE_BLOCKED'

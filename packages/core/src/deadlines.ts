@@ -6,7 +6,7 @@ import { coded } from './errors.js'
  * this process the answers are in the socket already, and the store is not to be blamed for what we did not read.
  */
 export class Deadlines {
-  private readonly spanMs: number
+  readonly spanMs: number
   private calls: Call[] = []
   /** Calls before this one have ended. */
   private front = 0

@@ -7,7 +7,10 @@ import type { Decision } from './decision.js'
  * Nobody listening costs a look at a flag.
  *
  *     import { subscribe } from 'node:diagnostics_channel'
- *     subscribe('sluice:decision', ({ limiter, decision }) => count(limiter, decision.allowed))
+ *     subscribe('sluice:decision', message => {
+ *       const { limiter, decision } = message as SluiceEvents['sluice:decision']
+ *       count(limiter, decision.allowed)
+ *     })
  *
  * Events carry keys, which may be personal data.
  */

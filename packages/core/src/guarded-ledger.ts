@@ -3,7 +3,7 @@ import type { Deadlines } from './deadlines.js'
 import { Decision, FixedGauge } from './decision.js'
 import { coded } from './errors.js'
 import type { Ladder } from './penalties.js'
-import type { Booked, Ledger } from './store.js'
+import type { Booked, Ledger, Together } from './store.js'
 
 /** What an ask is answered while the store fails. */
 export type OnStoreError = 'allow' | 'refuse' | 'throw'
@@ -15,7 +15,7 @@ export type OnStoreError = 'allow' | 'refuse' | 'throw'
  */
 export class GuardedLedger implements Ledger<true> {
   readonly async = true
-  private readonly ledger: Ledger<true>
+  readonly ledger: Ledger<true>
   private readonly deadlines: Deadlines
   private readonly onStoreError: OnStoreError
   private readonly onFailure: (error: Error) => void
@@ -34,6 +34,10 @@ export class GuardedLedger implements Ledger<true> {
 
   get keys(): number | undefined {
     return this.ledger.keys
+  }
+
+  get together(): Together | undefined {
+    return this.ledger.together
   }
 
   get forgotten(): number | undefined {
@@ -86,6 +90,25 @@ export class GuardedLedger implements Ledger<true> {
 
   update(algorithm: Algorithm): Promise<void> {
     return this.call(() => this.ledger.update(algorithm), isAnything)
+  }
+
+  /** Calls what decides over these and other ledgers; a failure is the failure of each of them. */
+  static async together(
+    ledgers: readonly GuardedLedger[],
+    act: () => Promise<readonly Booked[]>,
+  ): Promise<readonly Booked[]> {
+    const hastiest = ledgers.reduce((a, b) => (b.deadlines.spanMs < a.deadlines.spanMs ? b : a))
+    try {
+      const booked = await hastiest.deadlines.keep(Promise.resolve(act()))
+      if (booked?.length === ledgers.length && booked.every(({ decision }) => isDecision(decision)))
+        return booked
+      throw noAnswer()
+    } catch (error) {
+      const failure = storeError(error)
+      for (const { onFailure } of ledgers) onFailure(failure)
+      if (ledgers.some(({ onStoreError }) => onStoreError === 'throw')) throw failure
+      return ledgers.map(({ onStoreError }) => ({ decision: failedDecision(onStoreError === 'allow') }))
+    }
   }
 
   /** A call whose failure has an answer. */

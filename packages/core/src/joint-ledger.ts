@@ -2,10 +2,11 @@ import type { Booking } from './algorithm.js'
 import { type Answer, answerOf, isPromise, type MaybePromise, proceed } from './answer.js'
 import type { Decision } from './decision.js'
 import { coded } from './errors.js'
+import { GuardedLedger } from './guarded-ledger.js'
 import { type DecisionPart, JointDecision } from './joint-decision.js'
 import type { LedgerLimiter } from './ledger-limiter.js'
 import type { Ladder } from './penalties.js'
-import type { Booked, Ledger } from './store.js'
+import type { Booked, Ledger, Together } from './store.js'
 
 /*
  * Several ledgers as one, all or none: every limiter decides first and takes nothing; only when all of them agree is
@@ -35,10 +36,43 @@ export function addUp<Ask extends JointAsk>(asks: readonly Ask[]): readonly Ask[
 
 /** Decides all asks at once; with `commit` all of them are charged, or none. */
 export function decideJointly(asks: readonly JointAsk[], commit: boolean): MaybePromise<JointBooked> {
+  const together = togetherOf(asks)
+  if (together !== undefined) return decideTogether(together, asks, commit)
   return proceed(look(asks), decisions => {
     const decision = jointDecision(asks, decisions)
     return commit && decision.allowed ? charge(asks) : { decision }
   })
+}
+
+/** What decides over all of them at once, if they are on one store that can. */
+function togetherOf(asks: readonly JointAsk[]): Together | undefined {
+  const together = asks[0]?.limiter.ledger.together
+  if (asks.length < 2 || together === undefined) return undefined
+  return asks.every(({ limiter }) => limiter.ledger.together === together) ? together : undefined
+}
+
+async function decideTogether(
+  together: Together,
+  asks: readonly JointAsk[],
+  commit: boolean,
+): Promise<JointBooked> {
+  const guards = asks.map(({ limiter }) => limiter.ledger as GuardedLedger)
+  const inner = asks.map((ask, index) => ({ ...ask, ledger: (guards[index] as GuardedLedger).ledger }))
+  const booked = await GuardedLedger.together(guards, () => together.decide(inner, commit))
+  const decision = jointDecision(
+    asks,
+    booked.map(({ decision }) => decision),
+  )
+  return { decision, booking: jointBooking(asks, booked) }
+}
+
+/** What was taken, by the ask that took it. */
+function jointBooking(asks: readonly JointAsk[], booked: readonly Booked[]): JointBooking | undefined {
+  const bookings = booked.flatMap(({ booking }, index) =>
+    booking === undefined ? [] : [{ ask: asks[index] as JointAsk, booking }],
+  )
+  const [first] = bookings
+  return first && { ...first.booking, bookings }
 }
 
 function look(asks: readonly JointAsk[]): MaybePromise<Decision[]> {

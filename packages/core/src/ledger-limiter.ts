@@ -200,9 +200,11 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     })
   }
 
-  /** Takes permits that were used already, or what is left of them. */
+  /** Takes permits that were used already, where the algorithm can book as a debt of at most a window, or what is left. */
   charge(key: string, cost: number): MaybePromise<unknown> {
-    return proceed<Decision, unknown>(this.ledger.decide(key, cost, 0, true), decision =>
+    const { bookable, policy } = this.terms
+    const maxWaitUs = bookable ? (policy.windowMs ?? 0) * 1000 : 0
+    return proceed<Decision, unknown>(this.ledger.decide(key, cost, maxWaitUs, true), decision =>
       decision.allowed ? this.noted(key, cost, decision) : this.drain(key),
     )
   }

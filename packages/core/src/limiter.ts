@@ -29,10 +29,10 @@ export interface LimiterOptions<S extends SyncStore | AsyncStore | undefined = u
   readonly maxQueuePerKey?: number | undefined
   /**
    * What an ask is answered while an asynchronous store fails: `'allow'`, `'refuse'` (both as decisions of code
-   * SLUICE_STORE_ERROR), or `'throw'`, the default, an error of that code.
+   * SLUICE_STORE_ERROR), or `'throw'`, an error of that code; default the store's, or `'throw'`.
    */
   readonly onStoreError?: OnStoreError | undefined
-  /** How long an asynchronous store may take for a call before it counts as failed; default `'100ms'`. */
+  /** How long an asynchronous store may take for a call before it counts as failed; default the store's, or `'100ms'`. */
   readonly deadline?: Duration | undefined
 }
 
@@ -159,8 +159,17 @@ export function createLimiter<S extends SyncStore | AsyncStore | undefined = und
     maxQueue: wholeNumber('maxQueue', maxQueue),
     maxQueuePerKey: wholeNumber('maxQueuePerKey', maxQueuePerKey),
   }
-  const failure = failureRules(options)
-  const opened: Ledger<boolean> = store.open({ name, algorithm, clock })
+  const failure = failureRules({
+    onStoreError: options.onStoreError ?? store.onStoreError,
+    deadline: options.deadline ?? store.deadline,
+  })
+  const opened: Ledger<boolean> = store.open({
+    name,
+    algorithm,
+    clock,
+    maxWaitUs: maxWaitUs ?? (algorithm.policy.maxWaitMs ?? Infinity) * 1000,
+    isNamed: options.name !== undefined,
+  })
   const ledger = opened.async
     ? new GuardedLedger(
         opened as Ledger<true>,

@@ -2,6 +2,8 @@ import type { Algorithm, Booking } from './algorithm.js'
 import type { Answer } from './answer.js'
 import type { Clock } from './clock.js'
 import type { Decision } from './decision.js'
+import type { Duration } from './duration.js'
+import type { OnStoreError } from './guarded-ledger.js'
 import type { Ladder } from './penalties.js'
 
 /**
@@ -11,6 +13,9 @@ import type { Ladder } from './penalties.js'
 export interface Store<Async extends boolean = boolean> {
   /** Whether its answers are promises. */
   readonly async: Async
+  /** What its limiters do while it fails, and how long it may take for a call, unless they say otherwise. */
+  readonly onStoreError?: OnStoreError | undefined
+  readonly deadline?: Duration | undefined
   /** Opens the keys of one limiter. */
   open(spec: LedgerSpec): Ledger<Async>
 }
@@ -25,6 +30,10 @@ export interface LedgerSpec {
   readonly name: string
   readonly algorithm: Algorithm
   readonly clock: Clock
+  /** The longest wait that the limiter accepts unless told otherwise, in microseconds; default Infinity. */
+  readonly maxWaitUs?: number | undefined
+  /** Whether the name was stated, and is not the one that all have who state none. */
+  readonly isNamed?: boolean | undefined
 }
 
 /** The keys of one limiter, and what can be done with one of them. */
@@ -56,6 +65,23 @@ export interface Ledger<Async extends boolean> {
   reset(key: string): Answer<Async, void>
   /** Changes the algorithm from now on; states are converted by its `adopt`. */
   update(algorithm: Algorithm): Answer<Async, void>
+  /** What decides over this and other ledgers as one act: the same object for all that it can take together. */
+  readonly together?: Together | undefined
+}
+
+/** Decides over several ledgers of one store as one act. */
+export interface Together {
+  /** Decides over all asks without patience; with `commit` and if all are granted, all are charged that are no checks. */
+  decide(asks: readonly TogetherAsk[], commit: boolean): Promise<readonly Booked[]>
+}
+
+/** What is asked of one of several ledgers. */
+export interface TogetherAsk {
+  readonly ledger: Ledger<boolean>
+  readonly key: string
+  readonly cost: number
+  /** Whether nothing is to be taken: the permits are only to be there. */
+  readonly isCheck?: boolean | undefined
 }
 
 /** A decision, and the booking that came of it. */

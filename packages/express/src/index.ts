@@ -66,7 +66,8 @@ type Handled = [req: Request<any, any, any, any>, res: Response<any, any>, next:
 export function limitRoute(options: RateLimitOptions): RouteLimit<Handled> {
   const limit = limiting(options)
   return routeLimit<Handled>(([req, res, next], handle) =>
-    runLimited(() => limit(req, res), handle, failing(res, next)),
+    // A handler that is called by another one has no `next` of its own.
+    runLimited(() => limit(req, res), handle, failing(res, next ?? req.next)),
   )
 }
 
@@ -88,9 +89,9 @@ function limiting(options: RateLimitOptions): (req: Request, res: Response) => M
 
 /** Hands errors to Express, or to whoever called a handler without `next`. */
 function failing(res: Response, next: NextFunction | undefined) {
-  return (error: unknown) => {
+  return (error: unknown, byHandler = false) => {
     // A refusal whose answer fails is an error of ours, not of the client.
-    if (!res.headersSent && !isRefusal(error)) res.statusCode = 500
+    if (!res.headersSent && !byHandler && !isRefusal(error)) res.statusCode = 500
     if (next === undefined) throw error
     next(error)
   }

@@ -2,7 +2,15 @@ import type { Decision, Limiter } from '@sluice/core'
 import { coded } from '@sluice/core/http'
 import type { FastifyInstance, FastifyPluginCallback, FastifyReply, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
-import { HOOKS, type Limiting, limiting, type RateLimitOptions, type RouteLimitOptions } from './limiting.js'
+import {
+  HOOKS,
+  type Hooked,
+  hooked,
+  type Limiting,
+  limiting,
+  type RateLimitOptions,
+  type RouteLimitOptions,
+} from './limiting.js'
 import { limitOf, type RouteLimit } from './route.js'
 
 export type { Ending, Refusal, RefusedError } from '@sluice/core/http'
@@ -65,7 +73,7 @@ export default rateLimit
 
 /** Gives a context its limit, and its routes those of their own. */
 function limitContext(app: FastifyInstance, options: RateLimitOptions): void {
-  const { hook, limit, limiters, close } = limiting(options)
+  const { hook, limit, limiters, close } = hooked(options)
   onClosing(app, close)
   // A context inside one that is limited has inherited the rest.
   const isFirst = !app.hasRequestDecorator('rateLimit')
@@ -80,7 +88,7 @@ function limitContext(app: FastifyInstance, options: RateLimitOptions): void {
     else next()
   })
   if (early === undefined) return
-  for (const other of HOOKS as readonly Limiting['hook'][])
+  for (const other of HOOKS as readonly Hooked['hook'][])
     if (other !== hook) app.addHook(other, (request, reply, next) => early(other, request, reply, next))
 }
 
@@ -135,7 +143,7 @@ const LIMITED = Symbol('limited')
  * they are when nobody awaits it.
  */
 function limitByRoute(app: FastifyInstance) {
-  const known = new WeakMap<object, Map<string, Limiting>>()
+  const known = new WeakMap<object, Map<string, Limiting & Hooked>>()
   const made = new Set<Limiting>()
   onClosing(app, () => {
     for (const { close } of made) close()
@@ -143,10 +151,10 @@ function limitByRoute(app: FastifyInstance) {
   let anyEarlyPreHandler = false
 
   /** One for each route, also where routes share the options; HEAD counts with the GET it comes from. */
-  function own(options: RateLimitOptions, method: unknown, url = ''): Limiting {
+  function own(options: RateLimitOptions, method: unknown, url = ''): Limiting & Hooked {
     const route = `${method === 'HEAD' ? 'GET' : method} ${url.replace(/\/$/, '')}`
-    const limits = known.get(options) ?? new Map<string, Limiting>()
-    const found = limits.get(route) ?? limiting(options)
+    const limits = known.get(options) ?? new Map<string, Limiting & Hooked>()
+    const found = limits.get(route) ?? hooked(options)
     if (!made.has(found)) list(app, found.limiters)
     made.add(found)
     known.set(options, limits.set(route, found))
@@ -169,7 +177,7 @@ function limitByRoute(app: FastifyInstance) {
     else limiting.limit(request, reply, next)
   }
 
-  function earlyLimit(at: Hook, request: FastifyRequest): Limiting | undefined {
+  function earlyLimit(at: Hook, request: FastifyRequest): (Limiting & Hooked) | undefined {
     const { config, method, url } = request.routeOptions
     const { rateLimit: options } = config
     if (options === undefined || options === false || LIMITED in config) return undefined

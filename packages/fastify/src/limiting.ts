@@ -36,8 +36,6 @@ export const HOOKS = ['onRequest', 'preHandler'] as const
 
 /** A limit, ready to be a hook or to be put around a handler. */
 export interface Limiting {
-  /** Either hook, in the types of one: they take the same functions, but `addHook` takes no union of names. */
-  readonly hook: 'onRequest'
   /** The limiters that are not chosen for each request. */
   readonly limiters: readonly Limiter[]
   limit(request: FastifyRequest, reply: FastifyReply, next: (error?: Error) => void): void
@@ -46,22 +44,33 @@ export interface Limiting {
   close(): void
 }
 
+export interface Hooked {
+  /** Either hook, in the types of one: they take the same functions, but `addHook` takes no union of names. */
+  readonly hook: 'onRequest'
+}
+
 /** Checks options once, and makes the hook of a limit. Throws as `rateLimit` does. */
-export function limiting(options: RateLimitOptions): Limiting {
+export function hooked(options: RateLimitOptions): Limiting & Hooked {
   const { hook = 'onRequest', ...others } = { ...options }
   if (!HOOKS.includes(hook)) throw invalid(TypeError, 'hook', "'onRequest' or 'preHandler'", hook)
   // What is no object of options is for the guard to refuse.
-  const guard = createGuard('hook' in Object(options) ? others : options, host)
+  const limit = limiting('hook' in Object(options) ? others : options)
+  return { ...limit, hook: hook as Hooked['hook'] }
+}
 
+/** The same for a limit that is put where it is to decide. */
+export function limiting(options: RouteLimitOptions): Limiting {
+  const guard = createGuard(options, host)
   const act = (request: FastifyRequest, reply: FastifyReply) =>
-    proceed(guard(request, reply), verdict => apply(verdict, request, reply, others))
-  const failing = (reply: FastifyReply, fail: (error: Error) => unknown) => (error: unknown) => {
-    // A refusal whose answer fails is an error of ours, not of the client.
-    if (!reply.raw.headersSent && !isRefusal(error)) reply.code(500)
-    return fail(error as Error)
-  }
+    proceed(guard(request, reply), verdict => apply(verdict, request, reply, options))
+  const failing =
+    (reply: FastifyReply, fail: (error: Error) => unknown) =>
+    (error: unknown, byHandler = false) => {
+      // A refusal whose answer fails is an error of ours, not of the client.
+      if (!reply.raw.headersSent && !byHandler && !isRefusal(error)) reply.code(500)
+      return fail(error as Error)
+    }
   return {
-    hook: hook as Limiting['hook'],
     limiters: guard.limiters,
     close: guard.close,
     limit(request, reply, next) {

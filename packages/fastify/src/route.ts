@@ -1,4 +1,4 @@
-import { type RouteLimit as HandlerLimit, routeLimit } from '@sluice/core/http'
+import { routeLimit } from '@sluice/core/http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type Limiting, limiting, type RouteLimitOptions } from './limiting.js'
 
@@ -6,10 +6,21 @@ import { type Limiting, limiting, type RouteLimitOptions } from './limiting.js'
 type Handled = [request: FastifyRequest<any>, reply: FastifyReply<any>]
 
 /** A limit of a route: a hook for its options, or a function to be put around its handler. */
-export interface RouteLimit extends HandlerLimit<Handled> {
+export interface RouteLimit {
+  // biome-ignore lint/suspicious/noExplicitAny: a handler may be a method of anything.
+  <Handler extends (this: any, ...args: Handled) => unknown>(
+    handler: Handler,
+    context?: ClassMethodDecoratorContext,
+  ): Alike<Handler>
   // biome-ignore lint/suspicious/noExplicitAny: hooks of whatever route.
   (request: FastifyRequest<any>, reply: FastifyReply<any>, next: (error?: Error) => void): void
 }
+
+/** Spelt out, because Fastify takes what might return anything for a hook that returns a promise. */
+type Alike<Handler extends (...args: never) => unknown> = (
+  this: ThisParameterType<Handler>,
+  ...args: Parameters<Handler>
+) => ReturnType<Handler>
 
 /**
  * Limits one route, with the options of `rateLimit`: around a handler, before a controller's method as a standard method
@@ -32,6 +43,10 @@ export function limitRoute(options: RouteLimitOptions): RouteLimit {
 export function limitOf({ limit, around }: Limiting): RouteLimit {
   const decorate = routeLimit<Handled>(([request, reply], handle) => around(request, reply, handle))
   const hookOrHandler = (first: unknown, ...others: [never, never]) =>
-    typeof first === 'function' ? decorate(first as never) : limit(first as FastifyRequest, ...others)
+    isRequest(first) ? limit(first, ...others) : decorate(first as never, others[0])
   return hookOrHandler as RouteLimit
+}
+
+function isRequest(value: unknown): value is FastifyRequest {
+  return typeof value === 'object' && value !== null && 'raw' in value
 }

@@ -26,6 +26,10 @@ export class Closed implements Algorithm, HoldsBalance {
     return new Decision(CLOSED, waitUs, waitUs, 0, 0)
   }
 
+  read(waitUs: number): Decision {
+    return new Decision(CLOSED, waitUs, waitUs, 0, 0)
+  }
+
   cancel(): number {
     return 0
   }

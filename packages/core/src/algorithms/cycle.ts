@@ -104,6 +104,10 @@ class Cycle implements Algorithm, Gauge {
     return new Decision(this, waitUs, retryAfterUs, balance, this.startOf(number + 1) - nowUs)
   }
 
+  read(waitUs: number, retryAfterUs: number, [first = 0, second = 0]: readonly number[]): Decision {
+    return new Decision(this, waitUs, retryAfterUs, first, second)
+  }
+
   cancel(state: Float64Array, at: number, nowUs: number, booking: Booking): number {
     if (nowUs > booking.actUs) return 0
     if (nowUs === booking.actUs) return this.refund(state, at, nowUs, booking.cost, booking)

@@ -62,6 +62,10 @@ export abstract class ExactLine implements Gauge {
     booking?: Booking | undefined,
   ): number
 
+  read(waitUs: number, retryAfterUs: number, [first = 0, second = 0]: readonly number[]): Decision {
+    return new Decision(this, waitUs, retryAfterUs, first, second)
+  }
+
   cancel(state: Float64Array, at: number, nowUs: number, booking: Booking): number {
     if (nowUs > booking.actUs) return 0
     if (nowUs === booking.actUs) return this.refund(state, at, nowUs, booking.cost, booking)

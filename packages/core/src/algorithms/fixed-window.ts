@@ -95,6 +95,10 @@ class FixedWindow implements Algorithm, Gauge {
     return new Decision(this, waitUs, waitUs, used, endsInUs)
   }
 
+  read(waitUs: number, retryAfterUs: number, [first = 0, second = 0]: readonly number[]): Decision {
+    return new Decision(this, waitUs, retryAfterUs, first, second)
+  }
+
   cancel(state: Float64Array, at: number, nowUs: number, booking: Booking): number {
     return nowUs > booking.actUs ? 0 : this.refund(state, at, nowUs, booking.cost, booking)
   }

@@ -123,6 +123,12 @@ class SlidingLog implements Algorithm {
     return this.decision(state, at, nowUs, 0)
   }
 
+  read(waitUs: number, retryAfterUs: number, figures: readonly number[]): Decision {
+    const [balance = 0, refillAfterUs = 0, resetAfterUs = 0] = figures
+    const gauge = new FixedGauge({ limit: this.limit, balance, refillAfterUs, resetAfterUs })
+    return new Decision(gauge, waitUs, retryAfterUs, 0, 0)
+  }
+
   cancel(state: Float64Array, at: number, nowUs: number, booking: Booking): number {
     return nowUs > booking.actUs ? 0 : this.refund(state, at, nowUs, booking.cost, booking)
   }

@@ -72,6 +72,10 @@ export abstract class Smooth implements Gauge, HoldsBalance {
     return new Decision(this, waitUs, 0, freeUs - nowUs, stored)
   }
 
+  read(waitUs: number, retryAfterUs: number, [first = 0, second = 0]: readonly number[]): Decision {
+    return new Decision(this, waitUs, retryAfterUs, first, second)
+  }
+
   /** All of it, as long as nobody is behind: who is has a slot that starts where this one ends. */
   cancel(state: Float64Array, at: number, nowUs: number, booking: Booking): number {
     if (nowUs > booking.actUs) return 0

@@ -35,6 +35,7 @@ const UNLIMITED: Algorithm = {
   lanes: 0,
   bookable: true,
   step: () => new Decision(GAUGE, 0, 0, 0, 0),
+  read: () => new Decision(GAUGE, 0, 0, 0, 0),
   cancel: () => 0,
   refund: () => 0,
   adopt: () => {},

@@ -11,8 +11,8 @@ export function accessOf({
   deny,
 }: Pick<RequestOptions<[unknown]>, 'allow' | 'deny'>): Access | undefined {
   if (allow === undefined && deny === undefined) return undefined
-  const allowed = networksOf('allow', allow ?? [])
-  const denied = networksOf('deny', deny ?? [])
+  const allowed = networksOf('allow', allow === undefined ? [] : allow)
+  const denied = networksOf('deny', deny === undefined ? [] : deny)
   return text => {
     const address = text === undefined ? undefined : plainAddress(text)
     if (address === undefined) return undefined

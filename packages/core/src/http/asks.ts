@@ -49,7 +49,7 @@ export class Asker<X extends Exchange> {
       if (isGone(message)) return undefined
       return withCost(rule, limiter, request, this.clients.of(request, message))
     }
-    const key = rule.key(request)
+    const key = rule.key(request, () => this.clients.of(request, message))
     return isPromise(key)
       ? Promise.resolve(key).then(key => withCost(rule, limiter, request, statedKey(key)))
       : withCost(rule, limiter, request, statedKey(key))

@@ -56,7 +56,7 @@ function chargeLate<X extends Exchange>(ask: Ask<X>): void {
 
 function isSpared<X extends Exchange>({ rule }: Ask<X>, exchange: X, ending: Ending): MaybePromise<boolean> {
   try {
-    const answer = proceed(rule.refunds?.(exchange, ending) ?? false, stated)
+    const answer = rule.refunds === undefined ? false : proceed(rule.refunds(exchange, ending), stated)
     return isPromise(answer) ? answer.then(undefined, failed) : answer
   } catch (error) {
     return failed(error)

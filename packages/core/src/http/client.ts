@@ -10,6 +10,8 @@ export interface Message {
   readonly method?: string | undefined
   readonly headers: Headers
   readonly socket?: Socket | undefined
+  /** Whether its client has gone before it was answered. */
+  readonly aborted?: boolean | undefined
 }
 
 /** The connection of a request. */

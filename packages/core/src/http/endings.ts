@@ -27,11 +27,17 @@ export function onClose(response: Closing, { socket }: Message, then: () => void
 
 /** Calls back once, when the response is out or the client has gone. */
 export function onEnd(response: Closing, message: Message, then: (ending: Ending) => void): void {
+  let isOver = false
   const end = () => {
+    // The socket calls those it has called in this turn though they were taken away.
+    if (isOver) return
+    isOver = true
     stopListening()
     response.off('finish', end)
-    then({ status: response.statusCode, aborted: !response.writableFinished })
+    then({ status: response.statusCode, aborted: !response.writableFinished || message.aborted === true })
   }
   const stopListening = onClose(response, message, end)
   response.once('finish', end)
+  // Over before anybody listened: while a store decided, or a key was looked for.
+  if (response.writableFinished || message.socket?.destroyed) end()
 }

@@ -72,15 +72,16 @@ export type PolicyOptions<X extends Exchange> = (
 export interface CountingOptions<X extends Exchange> {
   /**
    * Who is limited: a non-empty text or a number per request, null for a request that is not limited. Default the
-   * client's address, IPv6 by its /56 network.
+   * client's address, IPv6 by its /56 network; `client()` is that, to be part of another key.
    */
-  readonly key?: ((request: X[0]) => MaybePromise<RequestKey>) | undefined
+  readonly key?: ((request: X[0], client: () => string) => MaybePromise<RequestKey>) | undefined
   /** Permits a request costs: a whole number, default 1. */
   readonly cost?: number | ((request: X[0]) => MaybePromise<number>) | undefined
   /**
    * When a request is counted: `'before'` its handler runs, the default, or `'after'`, when it has been answered. A request
-   * that is counted after is let in as long as its permits are there, and takes them later: what is refunded is never
-   * counted, so that any number of good requests may run at once; of bad ones as many as run at once may go beyond the limit.
+   * that is counted after is let in as long as its permits are there, and takes them later, as a debt of at most a window if
+   * they are gone by then: what is refunded is never counted, so that any number of good requests may run at once, and as many bad ones as
+   * run at once may go beyond the limit. To guess at secrets by, count before and refund.
    */
   readonly count?: 'before' | 'after' | undefined
   /**
@@ -103,7 +104,7 @@ export type Refund<X extends Exchange> =
 
 /** Which requests are given back what they were charged. */
 export interface RefundRule {
-  /** Requests answered with a status below 400; default false. */
+  /** Requests answered with a status below 400 (an error of the server is no success); default false. */
   readonly ifSuccessful?: boolean | undefined
   /** Requests answered with a status from 400 on, and those whose client has gone before; default false. */
   readonly ifFailed?: boolean | undefined

@@ -1,4 +1,4 @@
-import { type MaybePromise, proceed } from '../answer.js'
+import { isPromise, type MaybePromise, proceed } from '../answer.js'
 import { blocked } from '../blocked.js'
 import type { Decision } from '../decision.js'
 import { type DecisionPart, JointDecision } from '../joint-decision.js'
@@ -36,7 +36,8 @@ function struck(
   ladder: Ladder | undefined,
 ): MaybePromise<Decision> {
   if (decision.allowed || decision.code !== undefined || ladder === undefined) return decision
-  return proceed(ours(limiter).strike(key, ladder), leftUs =>
-    leftUs > 0 ? blocked(decision, leftUs, cost) : decision,
-  )
+  const struck = ours(limiter).strike(key, ladder)
+  const noted = (leftUs: number) => (leftUs > 0 ? blocked(decision, leftUs, cost) : decision)
+  // What was refused stays refused, also when the store cannot note it.
+  return isPromise(struck) ? Promise.resolve(struck).then(noted, () => decision) : noted(struck as number)
 }

@@ -19,7 +19,7 @@ export function refusedError(
   response: Pick<NodeResponse, 'getHeader'>,
 ): RefusedError {
   const headers = fields.map(({ name }) => [name, String(response.getHeader(name))])
-  const error = Object.assign(new Error(refusal.problem.title), refusal, {
+  const error = Object.assign(withoutStack(refusal.problem.title), refusal, {
     code: 'SLUICE_RATE_LIMITED' as const,
     statusCode: refusal.status,
     expose: true,
@@ -27,6 +27,17 @@ export function refusedError(
   })
   refusals.add(error)
   return error
+}
+
+/** A refusal is no fault whose place somebody looks for. */
+function withoutStack(message: string): Error {
+  const { stackTraceLimit } = Error
+  Error.stackTraceLimit = 0
+  try {
+    return new Error(message)
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit
+  }
 }
 
 /** Whether an error is a refusal of ours, and no failure. */

@@ -21,8 +21,8 @@ export type RouteLimit<Args extends readonly unknown[]> = <
 export function routeLimit<Args extends readonly unknown[]>(
   run: (args: Args, handle: () => unknown) => unknown,
 ): RouteLimit<Args> {
-  return handler => {
-    if (typeof handler !== 'function')
+  return (handler, context) => {
+    if (typeof handler !== 'function' || (context !== undefined && context?.kind !== 'method'))
       throw invalid(TypeError, 'limitRoute', 'a handler, or a method by the standard decorators', handler)
     const limited = function (this: unknown, ...args: Args) {
       return run(args, () => handler.apply(this, args as never))
@@ -33,20 +33,20 @@ export function routeLimit<Args extends readonly unknown[]>(
 
 /**
  * Runs a handler if `act` says that the request goes on, and returns what it returns. What fails before, or in a promise
- * that the framework might not look at, goes to `fail`. `answered` is what tells the framework, in a promise, that the
+ * that the framework might not look at, goes to `fail`, which hears whether the handler has failed. `answered` is what tells the framework, in a promise, that the
  * response is answered elsewhere.
  */
 export function runLimited(
   act: () => MaybePromise<boolean>,
   handle: () => unknown,
-  fail: (error: unknown) => unknown,
+  fail: (error: unknown, byHandler: boolean) => unknown,
   answered?: unknown,
 ): unknown {
   let goesOn: MaybePromise<boolean>
   try {
     goesOn = act()
   } catch (error) {
-    return fail(asError(error))
+    return fail(asError(error), false)
   }
   if (!isPromise(goesOn)) return goesOn ? handle() : answered
   return later(goesOn, handle, fail, answered)
@@ -55,14 +55,14 @@ export function runLimited(
 async function later(
   goesOn: PromiseLike<boolean>,
   handle: () => unknown,
-  fail: (error: unknown) => unknown,
+  fail: (error: unknown, byHandler: boolean) => unknown,
   answered: unknown,
 ): Promise<unknown> {
   let isLetIn: boolean
   try {
     isLetIn = (await goesOn) === true
   } catch (error) {
-    return fail(asError(error))
+    return fail(asError(error), false)
   }
   if (!isLetIn) return answered
   try {
@@ -70,6 +70,6 @@ async function later(
     const result = handle()
     return result === undefined ? answered : await result
   } catch (error) {
-    return fail(error)
+    return fail(error, true)
   }
 }

@@ -23,7 +23,6 @@ import type {
   PolicyOptions,
   Refund,
   Refusal,
-  RequestKey,
   RequestOptions,
 } from './options.js'
 import { type Partition, partitionOf } from './partition.js'
@@ -57,7 +56,7 @@ export interface PolicyRule<X extends Exchange> {
   readonly limiter: Limiter | ((request: X[0]) => MaybePromise<Limiter | null>)
   /** The name in the fields; undefined for the limiter's. */
   readonly name: string | undefined
-  readonly key: ((request: X[0]) => MaybePromise<RequestKey>) | undefined
+  readonly key: CountingOptions<X>['key']
   readonly cost: number | ((request: X[0]) => MaybePromise<number>)
   readonly countsAfter: boolean
   /** Whether a request is given back what it was charged, or is not counted; undefined for never. */
@@ -207,6 +206,8 @@ export function isSettled<X extends Exchange>({
 
 function refundsOf<X extends Exchange>(refund: Refund<X>): Refunds<X> | undefined {
   if (typeof refund === 'function') return (exchange, ending) => refund(...exchange, ending)
+  if (typeof refund !== 'object' || refund === null || Array.isArray(refund))
+    throw invalid(TypeError, 'refund', 'a function, or an object such as { ifFailed: true }', refund)
   checkOptions('refund', refund, ['ifSuccessful', 'ifFailed'])
   const ifSuccessful = flag('ifSuccessful', refund.ifSuccessful)
   const ifFailed = flag('ifFailed', refund.ifFailed)
@@ -215,6 +216,8 @@ function refundsOf<X extends Exchange>(refund: Refund<X>): Refunds<X> | undefine
 }
 
 function ladderOf(block: BlockOptions): Ladder {
+  if (typeof block !== 'object' || block === null || Array.isArray(block))
+    throw invalid(TypeError, 'block', "an object such as { after: 20, for: '10m' }", block)
   checkOptions('block', block, ['after', 'for'])
   const after = wholeNumber('after', block.after)
   if (after < 1) throw invalid(RangeError, 'after', 'at least 1 refusal', after)
