@@ -53,7 +53,8 @@ export default rateLimit
 type Handled = [req: Request<any, any, any, any>, res: Response<any, any>, next: NextFunction]
 
 /**
- * Limits one handler, with the options of `rateLimit`; also as a standard method decorator on a controller's method.
+ * Limits one handler, with the options of `rateLimit`; also as a standard method decorator on a controller's method. Called
+ * by another handler without `next`, it hands errors to the route's.
  *
  * @example
  * app.get('/search', limitRoute({ limit: 10, window: '1m', name: 'search' })((req, res) => res.json([])))

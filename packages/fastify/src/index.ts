@@ -22,8 +22,8 @@ declare module 'fastify' {
     /** Makes the limit of a route, as a hook or to be put around a handler; see `limitRoute`. */
     rateLimit(options: RouteLimitOptions): RouteLimit
     /**
-     * The limiters of this context and its routes by name, to peek, reset or unblock with; those that are chosen for each
-     * request are not here. A second one of a name has `-2` appended.
+     * The limiters of the outermost context with a limit and of all inside it by name, to peek, reset or unblock with; those
+     * that are chosen for each request are not here. A second one of a name has `-2` appended.
      */
     readonly limiters: ReadonlyMap<string, Limiter>
   }

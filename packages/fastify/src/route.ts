@@ -24,7 +24,8 @@ type Alike<Handler extends (...args: never) => unknown> = (
 
 /**
  * Limits one route, with the options of `rateLimit`: around a handler, before a controller's method as a standard method
- * decorator, or as a hook of the route, which decides before the body is read. Needs no plugin.
+ * decorator, or as a hook of the route, which decides before the body is read. Needs no plugin, and does not hear of the
+ * server's end: what it holds then ends with its own wait.
  *
  * @example
  * app.get('/search', limitRoute({ limit: 10, window: '1m', name: 'search' })(search))

@@ -87,7 +87,9 @@ type Handled = [ctx: ParameterizedContext<any, any, any>, next: Next]
  *   search(ctx: Context) {}
  * }
  */
-export function limitRoute(options: RateLimitOptions): RouteLimit<Handled> {
+export function limitRoute(
+  options: RateLimitOptions,
+): RouteLimit<[ctx: Context, next: Next]> & RouteLimit<Handled> {
   const middleware = rateLimit(options)
   return routeLimit<Handled>(([ctx], handle) => middleware(ctx, async () => handle()))
 }
