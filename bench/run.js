@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 
-const BENCHMARKS = ['size', 'decisions', 'events', 'memory', 'longest-call', 'waiting', 'http']
+const BENCHMARKS = ['size', 'decisions', 'events', 'memory', 'longest-call', 'waiting', 'http', 'redis']
 
 const { positionals } = parseArgs({ allowPositionals: true })
 const unknown = positionals.find(name => !BENCHMARKS.includes(name))

@@ -10,7 +10,7 @@ import { Running, run } from '../support/process.js'
 const ROOT = join(import.meta.dirname, '../..')
 /** A TypeScript that still knows every way of resolving modules. */
 const TSC = createRequire(import.meta.url).resolve('typescript5/bin/tsc')
-const PACKAGES = ['core', 'express', 'koa', 'fastify']
+const PACKAGES = ['core', 'express', 'koa', 'fastify', 'redis']
 const PEERS = ['express@5', 'koa@3', 'fastify@5', '@types/express@5', '@types/koa@3', '@types/node@20']
 const ENTRIES = {
   '@sluice/core': [
@@ -21,11 +21,13 @@ const ENTRIES = {
     'tokenBucket',
     'unlimited',
   ],
-  '@sluice/core/http': ['createGuard', 'writeFields'],
+  '@sluice/core/http': ['createGuard', 'limitRoute', 'writeFields'],
+  '@sluice/core/store': ['blockedElsewhere', 'convertSince'],
   '@sluice/core/testing': ['manualClock'],
-  '@sluice/express': ['rateLimit'],
-  '@sluice/koa': ['rateLimit'],
-  '@sluice/fastify': ['rateLimit'],
+  '@sluice/express': ['limitRoute', 'rateLimit'],
+  '@sluice/koa': ['limitRoute', 'rateLimit'],
+  '@sluice/fastify': ['limitRoute', 'rateLimit'],
+  '@sluice/redis': ['redisStore'],
 }
 
 let folder: string

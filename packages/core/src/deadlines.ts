@@ -16,31 +16,38 @@ export class Deadlines {
     this.spanMs = spanMs
   }
 
-  /** The answer of a call, or an error of code SLUICE_STORE_ERROR when it is late. A late answer is ignored. */
-  keep<T>(answer: PromiseLike<T>): Promise<T> {
+  /**
+   * The answer of a call, if it `isAnswer`; otherwise what `failed` makes of the error, which is one of code
+   * SLUICE_STORE_ERROR when the call is late. A late answer is ignored. One promise, because this lies on every decision.
+   */
+  keep<T>(
+    answer: PromiseLike<T>,
+    isAnswer: (value: unknown) => boolean,
+    failed: (error: unknown) => unknown,
+  ): Promise<T> {
     return new Promise((resolve, reject) => {
-      const call: Call = {
-        dueMs: performance.now() + this.spanMs,
-        isOpen: true,
-        expire: () => reject(tooLate(this.spanMs)),
-      }
-      const settle = () => {
-        call.isOpen = false
-        this.tidy()
-      }
+      const call = new Call(performance.now() + this.spanMs, () => reject(failed(tooLate(this.spanMs))))
       answer.then(
         value => {
-          settle()
-          resolve(value)
+          if (!this.ended(call)) return
+          if (isAnswer(value)) resolve(value)
+          else reject(failed(noAnswer()))
         },
         error => {
-          settle()
-          reject(error)
+          if (this.ended(call)) reject(failed(error))
         },
       )
       this.calls.push(call)
       this.timer ??= this.ringIn(this.spanMs)
     })
+  }
+
+  /** Whether a call ends in time. */
+  private ended(call: Call): boolean {
+    const isInTime = call.isOpen
+    call.isOpen = false
+    this.tidy()
+    return isInTime
   }
 
   private ringIn(ms: number): ReturnType<typeof setTimeout> {
@@ -88,10 +95,20 @@ export class Deadlines {
 /** Timers of node:timers hold no more. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
-interface Call {
+class Call {
   readonly dueMs: number
-  isOpen: boolean
   readonly expire: () => void
+  isOpen = true
+
+  constructor(dueMs: number, expire: () => void) {
+    this.dueMs = dueMs
+    this.expire = expire
+  }
+}
+
+/** A store has answered with what cannot be an answer. */
+export function noAnswer(): Error {
+  return coded(new TypeError('the store has answered with what is no answer'), 'SLUICE_STORE_ERROR', 'store')
 }
 
 /** Timers come before the polling of sockets, and immediates after it. */

@@ -18,7 +18,7 @@ export class GuardedLedger implements Ledger<true> {
   readonly ledger: Ledger<true>
   private readonly deadlines: Deadlines
   private readonly onStoreError: OnStoreError
-  private readonly onFailure: (error: Error) => void
+  private readonly failed: (error: unknown) => Error
 
   constructor(
     ledger: Ledger<true>,
@@ -29,7 +29,11 @@ export class GuardedLedger implements Ledger<true> {
     this.ledger = ledger
     this.deadlines = deadlines
     this.onStoreError = onStoreError
-    this.onFailure = onFailure
+    this.failed = error => {
+      const failure = storeError(error)
+      onFailure(failure)
+      return failure
+    }
   }
 
   get keys(): number | undefined {
@@ -93,22 +97,25 @@ export class GuardedLedger implements Ledger<true> {
   }
 
   /** Calls what decides over these and other ledgers; a failure is the failure of each of them. */
-  static async together(
+  static together(
     ledgers: readonly GuardedLedger[],
     act: () => Promise<readonly Booked[]>,
   ): Promise<readonly Booked[]> {
     const hastiest = ledgers.reduce((a, b) => (b.deadlines.spanMs < a.deadlines.spanMs ? b : a))
-    try {
-      const booked = await hastiest.deadlines.keep(Promise.resolve(act()))
-      if (booked?.length === ledgers.length && booked.every(({ decision }) => isDecision(decision)))
-        return booked
-      throw noAnswer()
-    } catch (error) {
+    const isAnswer = (booked: unknown) =>
+      Array.isArray(booked) &&
+      booked.length === ledgers.length &&
+      booked.every((part: Booked | undefined) => isDecision(part?.decision))
+    const failed = (error: unknown) => {
       const failure = storeError(error)
-      for (const { onFailure } of ledgers) onFailure(failure)
-      if (ledgers.some(({ onStoreError }) => onStoreError === 'throw')) throw failure
-      return ledgers.map(({ onStoreError }) => ({ decision: failedDecision(onStoreError === 'allow') }))
+      for (const ledger of ledgers) ledger.failed(failure)
+      return failure
     }
+    const answer = kept(hastiest.deadlines, act, isAnswer, failed)
+    if (ledgers.some(({ onStoreError }) => onStoreError === 'throw')) return answer
+    return answer.catch(() =>
+      ledgers.map(({ onStoreError }) => ({ decision: failedDecision(onStoreError === 'allow') })),
+    )
   }
 
   /** A call whose failure has an answer. */
@@ -121,27 +128,32 @@ export class GuardedLedger implements Ledger<true> {
     return this.onStoreError === 'throw' ? answer : answer.catch(() => failed(this.onStoreError === 'allow'))
   }
 
-  private async call<T>(act: () => Promise<T>, isAnswer: (value: unknown) => boolean): Promise<T> {
-    try {
-      const answer = await this.deadlines.keep(Promise.resolve(act()))
-      if (isAnswer(answer)) return answer
-      throw noAnswer()
-    } catch (error) {
-      const failure = storeError(error)
-      this.onFailure(failure)
-      throw failure
-    }
+  private call<T>(act: () => Promise<T>, isAnswer: (value: unknown) => boolean): Promise<T> {
+    return kept(this.deadlines, act, isAnswer, this.failed)
   }
+}
+
+/** Makes a call that ends in time; what it throws is a failure like what it rejects with. */
+function kept<T>(
+  deadlines: Deadlines,
+  act: () => Promise<T>,
+  isAnswer: (value: unknown) => boolean,
+  failed: (error: unknown) => unknown,
+): Promise<T> {
+  let answer: Promise<T>
+  try {
+    const made: unknown = act()
+    // What is no promise, or only looks like one, is not to be trusted with callbacks.
+    answer = made instanceof Promise ? made : Promise.resolve(made as T)
+  } catch (error) {
+    answer = Promise.reject(error)
+  }
+  return deadlines.keep(answer, isAnswer, failed)
 }
 
 /** Whether an error is the failure of a store. */
 export function isStoreError(error: unknown): boolean {
   return (error as { code?: unknown } | null | undefined)?.code === 'SLUICE_STORE_ERROR'
-}
-
-/** A store has answered with what cannot be an answer. */
-export function noAnswer(): Error {
-  return coded(new TypeError('the store has answered with what is no answer'), 'SLUICE_STORE_ERROR', 'store')
 }
 
 function storeError(error: unknown): Error {

@@ -34,10 +34,14 @@ export function addUp<Ask extends JointAsk>(asks: readonly Ask[]): readonly Ask[
   return sums
 }
 
-/** Decides all asks at once; with `commit` all of them are charged, or none. */
-export function decideJointly(asks: readonly JointAsk[], commit: boolean): MaybePromise<JointBooked> {
+/** Decides all asks at once; with `commit` all of them are charged, or none. A booking is wanted where somebody `books`. */
+export function decideJointly(
+  asks: readonly JointAsk[],
+  commit: boolean,
+  books = false,
+): MaybePromise<JointBooked> {
   const together = togetherOf(asks)
-  if (together !== undefined) return decideTogether(together, asks, commit)
+  if (together !== undefined) return decideTogether(together, asks, commit, books)
   return proceed(look(asks), decisions => {
     const decision = jointDecision(asks, decisions)
     return commit && decision.allowed ? charge(asks) : { decision }
@@ -55,10 +59,11 @@ async function decideTogether(
   together: Together,
   asks: readonly JointAsk[],
   commit: boolean,
+  books: boolean,
 ): Promise<JointBooked> {
   const guards = asks.map(({ limiter }) => limiter.ledger as GuardedLedger)
   const inner = asks.map((ask, index) => ({ ...ask, ledger: (guards[index] as GuardedLedger).ledger }))
-  const booked = await GuardedLedger.together(guards, () => together.decide(inner, commit))
+  const booked = await GuardedLedger.together(guards, () => together.decide(inner, commit, books))
   const decision = jointDecision(
     asks,
     booked.map(({ decision }) => decision),
@@ -157,7 +162,7 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
   }
 
   book(key: string, cost: number): Answer<Async, Booked> {
-    return answerOf(this.async, decideJointly(this.asksOf(key, cost), true))
+    return answerOf(this.async, decideJointly(this.asksOf(key, cost), true, true))
   }
 
   cancel(_key: string, booking: Booking): Answer<Async, number> {

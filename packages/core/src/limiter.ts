@@ -160,14 +160,13 @@ export function createLimiter<S extends SyncStore | AsyncStore | undefined = und
     maxQueuePerKey: wholeNumber('maxQueuePerKey', maxQueuePerKey),
   }
   const failure = failureRules({
-    onStoreError: options.onStoreError ?? store.onStoreError,
-    deadline: options.deadline ?? store.deadline,
+    onStoreError: options.onStoreError === undefined ? store.onStoreError : options.onStoreError,
+    deadline: options.deadline === undefined ? store.deadline : options.deadline,
   })
   const opened: Ledger<boolean> = store.open({
     name,
     algorithm,
     clock,
-    maxWaitUs: maxWaitUs ?? (algorithm.policy.maxWaitMs ?? Infinity) * 1000,
     isNamed: options.name !== undefined,
   })
   const ledger = opened.async

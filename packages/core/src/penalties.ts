@@ -32,7 +32,7 @@ export interface Penalty {
 /** Notes a refusal on a ladder. */
 export function strike(penalty: Penalty, { after, stepsUs }: Ladder, nowUs: number): void {
   if (nowUs < penalty.blockedUntilUs) return
-  if (nowUs >= penalty.forgottenAtUs) penalty.refusals = penalty.blocks = penalty.forgottenAtUs = 0
+  forgetOld(penalty, nowUs)
   if (++penalty.refusals >= after) {
     penalty.refusals = 0
     penalty.blockedUntilUs = nowUs + (stepsUs[Math.min(penalty.blocks++, stepsUs.length - 1)] as number)
@@ -44,9 +44,15 @@ export function strike(penalty: Penalty, { after, stepsUs }: Ladder, nowUs: numb
 
 /** Blocks by hand; a block that lasts longer stays. */
 export function block(penalty: Penalty, forUs: number, nowUs: number): void {
+  forgetOld(penalty, nowUs)
   penalty.blockedUntilUs = Math.max(penalty.blockedUntilUs, nowUs + forUs)
   penalty.isByHand = true
   remember(penalty, nowUs)
+}
+
+function forgetOld(penalty: Penalty, nowUs: number): void {
+  if (nowUs < penalty.forgottenAtUs) return
+  penalty.refusals = penalty.blocks = penalty.forgottenAtUs = penalty.memoryUs = 0
 }
 
 function remember(penalty: Penalty, nowUs: number): void {

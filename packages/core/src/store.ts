@@ -30,8 +30,6 @@ export interface LedgerSpec {
   readonly name: string
   readonly algorithm: Algorithm
   readonly clock: Clock
-  /** The longest wait that the limiter accepts unless told otherwise, in microseconds; default Infinity. */
-  readonly maxWaitUs?: number | undefined
   /** Whether the name was stated, and is not the one that all have who state none. */
   readonly isNamed?: boolean | undefined
 }
@@ -71,8 +69,11 @@ export interface Ledger<Async extends boolean> {
 
 /** Decides over several ledgers of one store as one act. */
 export interface Together {
-  /** Decides over all asks without patience; with `commit` and if all are granted, all are charged that are no checks. */
-  decide(asks: readonly TogetherAsk[], commit: boolean): Promise<readonly Booked[]>
+  /**
+   * Decides over all asks without patience; with `commit` and if all are granted, all are charged that are no checks. What
+   * was booked is said where somebody `books`.
+   */
+  decide(asks: readonly TogetherAsk[], commit: boolean, books: boolean): Promise<readonly Booked[]>
 }
 
 /** What is asked of one of several ledgers. */

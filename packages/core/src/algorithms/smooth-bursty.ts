@@ -113,9 +113,11 @@ class SmoothBursty extends Smooth implements Algorithm {
     const givenUs = Math.min(owedUs, Math.trunc(wanted * this.intervalUs))
     const rest = givenUs < owedUs ? 0 : Math.max(0, wanted - givenUs / this.intervalUs)
     const restored = Math.min(rest, this.maxStored - stored)
+    const given = Math.min(permits, givenUs / this.intervalUs + restored)
+    if (given <= 0) return 0
     state[at] = nowUs + owedUs - givenUs
     state[at + 1] = stored + restored
-    return Math.min(permits, givenUs / this.intervalUs + restored)
+    return given
   }
 
   remaining(untilFreeUs: number, stored: number): number {

@@ -183,7 +183,8 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
       hold(exchange, message, lineOf(joint), keyOf(joint), 1, maxWaitMs, conclude)
     const { maxWaitMs, dryRun } = rules
     if (maxWaitMs !== undefined && maxWaitMs > 0 && !dryRun) return wait(maxWaitMs)
-    const decided = decideJointly(joint, true)
+    const isOpen = joint.some(({ rule }) => isSettled(rule))
+    const decided = decideJointly(joint, true, isOpen)
     const goOn = ({ decision, booking }: JointBooked) => {
       const isHeld = maxWaitMs === undefined && !dryRun && !joint.some(({ rule }) => rule.countsAfter)
       const queueMs = isHeld ? queueOf(joint, decision) : 0

@@ -1,0 +1,2 @@
+export type { IoredisLike, NodeRedisLike, RedisClient } from './clients.js'
+export { type RedisStore, type RedisStoreOptions, redisStore, type StoredKey } from './store.js'

@@ -1,0 +1,73 @@
+import {
+  EXACT_LINE_ADOPT,
+  EXACT_LINE_GIVE_BACK,
+  EXACT_LINE_SHIFT,
+  EXACT_LINE_STEP,
+  exactLine,
+} from './exact-line.lua.js'
+import type { Twin } from './twin.js'
+
+export const tokenBucketTwin: Twin = {
+  name: 'token-bucket',
+  args: 3,
+  lanes: '2',
+  hasWholeFigures: true,
+  constants: ([limit = 0, windowUs = 0, burst = 0]) =>
+    limit === 0 || burst === 0 ? [] : exactLine(limit, windowUs, burst),
+  step: `
+local function step(a, s, now, cost, maxWait, commit)
+  if not a[4] then return closed(cost) end
+  local full, part, sign = s[1], s[2], 1
+  if full < now then
+    if -full >= now then
+      full, sign = -full, -1
+    else
+      full, part = now, 0
+    end
+  end
+  local newFull = full + cost * a[6]
+  local newPart = part + cost * a[7]
+  if newPart >= a[4] then
+    local carry = floor(newPart / a[4])
+    newFull = newFull + carry
+    newPart = newPart - carry * a[4]
+  end
+  if cost == 0 then return 0, 0, full - now, part end
+  if cost > a[3] or newFull > LATEST then return huge, huge, full - now, part end
+
+  local wait = newFull - a[8] - now
+  if newPart > a[9] then wait = wait + 1 end
+  if wait < 0 then wait = 0 end
+  local retry = 0
+  if wait > maxWait then
+    retry = wait - maxWait
+  elseif commit then
+    full, part = newFull, newPart
+    s[1], s[2] = sign * newFull, newPart
+  end
+  return wait, retry, full - now, part
+end
+${EXACT_LINE_STEP}`,
+  shift: EXACT_LINE_SHIFT,
+  adopt: EXACT_LINE_ADOPT,
+  giveBack: `${EXACT_LINE_GIVE_BACK}
+local function refund(a, s, now, permits, b)
+  if not a[4] then return 0 end
+  local present = units(a, now, 0)
+  local held = sub(endOf(a, s), present)
+  local bookedAhead = larger(sub(held, units(a, a[8], a[9])), big(0))
+  if not b and #bookedAhead > 0 then return 0 end
+  local notRefilled = b and sub(endOf(a, b.mark), present) or held
+  local wanted = sub(smaller(permitsOf(a, permits), notRefilled), bookedAhead)
+  return giveBackAtEnd(a, s, now, wanted, #bookedAhead > 0)
+end
+
+local function cancel(a, s, now, b)
+  if not a[4] or now > b.act then return 0 end
+  if now == b.act then return refund(a, s, now, b.cost, b) end
+  local bookedAfter = larger(sub(endOf(a, s), endOf(a, b.mark)), big(0))
+  if #bookedAfter > 0 and isCut(s) then return 0 end
+  return giveBackAtEnd(a, s, now, sub(permitsOf(a, b.cost), bookedAfter), #bookedAfter > 0)
+end
+`,
+}

@@ -1,0 +1,99 @@
+import { openOf, partsOf, saveOf } from './access.lua.js'
+import { LEFT, TOLD, TTL } from './decide.lua.js'
+import { CLOSED, PRELUDE, TIME } from './prelude.lua.js'
+import type { Twin } from './twin.js'
+
+/*
+ * Everything else that is done to one key, in one call. KEYS: the state, the penalty, and where what is given back is
+ * noted. ARGV: JSON of
+ *
+ *     [verb, terms, now or false, conversions, ...]
+ *     'decide', ..., cost, maxWait, mode                          as decide.lua.ts
+ *     'cancel' and 'refund', ..., act, cost, birth, mark          what a booking gives back
+ *     'release', ..., permits
+ *
+ * Conversions are [terms before, terms after, since or false], one after the other: a state is converted when its args are
+ * those of the first one's `before`; when they are none of those the reply is 'whole' and the args. A clock that has jumped
+ * back by more than a second takes the state with it; a smaller step is harmless, as it is in memory. What is given back is
+ * noted for a while beside the state, so that a command that a client sends again gives back nothing twice.
+ */
+
+/** All of a twin, and what goes around it. */
+export function heartOf(twin: Twin): string {
+  return `${CLOSED}${openOf(twin)}${saveOf(twin)}${partsOf(twin)}${twin.step}${twin.shift}${twin.adopt}${TTL}${LEFT}${TOLD}
+local function isOf(args, terms)
+  for i = 1, #args do
+    if args[i] ~= terms[i] then return false end
+  end
+  return true
+end
+
+local function convert(a, s, now, conversions)
+  local args = argsOf(a, s)
+  for i, conversion in ipairs(conversions) do
+    if isOf(args, conversion[1]) then
+      for j = i, #conversions do
+        adopt(conversions[j][2], s, conversions[j][3] or now, conversions[j][1])
+      end
+      return nil
+    end
+  end
+  local reply = {'whole'}
+  for _, arg in ipairs(args) do reply[#reply + 1] = string.format('%.17g', arg) end
+  return reply
+end
+
+-- Opens a state in today's terms and by today's clock; a third value is the reply when nobody has said how.
+local function opened(key, penaltyKey, a, now, conversions)
+  local s, penalty = open(key, penaltyKey, a)
+  local unknown = s.isStale and convert(a, s, now, conversions)
+  if not unknown and s.written - now > 1000000 then shift(a, s, s.written - now) end
+  return s, leftOf(penalty, now), unknown
+end
+`
+}
+
+export function wholeScript(twin: Twin): string {
+  return `${PRELUDE}${TIME}${heartOf(twin)}${twin.giveBack}
+local p = cjson.decode(ARGV[1])
+local verb, a, now, conversions = p[1], p[2], p[3], p[4]
+local isOwnTime = not now
+if isOwnTime then now = time() end
+local s, left, unknown = opened(KEYS[1], KEYS[2], a, now, conversions)
+if unknown then return unknown end
+
+if verb == 'decide' then
+  local cost, maxWait, mode = p[5], p[6], p[7]
+  if left > 0 then return toldWhileBlocked(a, s, left, now, cost, maxWait) end
+  local wait, retry, f, g, h = step(a, s, now, cost, maxWait, mode > 0)
+  if retry == 0 and cost > 0 and mode > 0 then
+    save(KEYS[1], a, s, now, ttlOf(a, s, now, isOwnTime))
+    if mode == 2 then return booked(told(0, 0, 0, f, g, h), wait, a, s, now) end
+  end
+  return told(wait, retry, 0, f, g, h)
+end
+
+local given = 0
+if verb == 'release' then
+  if s.birth ~= 0 then given = refund(a, s, now, p[5], nil) end
+else
+  local noted = redis.call('GET', KEYS[3])
+  if noted then return noted end
+  local b = {act = p[5], cost = p[6], mark = p[8]}
+  if s.birth ~= 0 and s.birth == p[7] then
+    if verb == 'refund' and now >= b.act then
+      given = refund(a, s, now, b.cost, b)
+    else
+      given = cancel(a, s, now, b)
+    end
+  end
+end
+given = string.format('%.17g', given)
+if tonumber(given) > 0 then
+  local ttl = ttlOf(a, s, now, isOwnTime)
+  save(KEYS[1], a, s, now, ttl)
+  if verb ~= 'release' then redis.call('SET', KEYS[3], given, 'PX', min(ttl + 60000, LATEST)) end
+end
+return given
+`
+}

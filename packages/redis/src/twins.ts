@@ -1,0 +1,87 @@
+import { type Algorithm, unlimited } from '@sluice/core'
+import { invalid } from '@sluice/core/store'
+import { Script } from './clients.js'
+import { cycleTwin } from './scripts/cycle.lua.js'
+import { decideScript } from './scripts/decide.lua.js'
+import { fixedWindowTwin } from './scripts/fixed-window.lua.js'
+import { leakyBucketTwin } from './scripts/leaky-bucket.lua.js'
+import { slidingLogTwin } from './scripts/sliding-log.lua.js'
+import { slidingWindowTwin } from './scripts/sliding-window.lua.js'
+import { smoothBurstyTwin } from './scripts/smooth-bursty.lua.js'
+import { smoothWarmingUpTwin } from './scripts/smooth-warming-up.lua.js'
+import { togetherScript } from './scripts/together.lua.js'
+import { tokenBucketTwin } from './scripts/token-bucket.lua.js'
+import type { Twin } from './scripts/twin.js'
+import { wholeScript } from './scripts/whole.lua.js'
+
+/** Every algorithm that Redis can decide by. */
+const TWINS: readonly Twin[] = [
+  tokenBucketTwin,
+  cycleTwin,
+  fixedWindowTwin,
+  leakyBucketTwin,
+  slidingWindowTwin,
+  slidingLogTwin,
+  smoothBurstyTwin,
+  smoothWarmingUpTwin,
+]
+
+const byName = new Map(TWINS.map(twin => [twin.name, twin]))
+
+/** The algorithms of states on a server, by the names in their keys. */
+export const STORED = [...byName.keys()]
+
+/** The twin of an algorithm; undefined for `unlimited`, which keeps nothing and asks nobody. Throws where there is none. */
+export function twinOf({ name, read }: Algorithm): Twin | undefined {
+  const twin = byName.get(name)
+  if (twin === undefined && name !== unlimited().name)
+    throw invalid(TypeError, 'algorithm', `one that runs on Redis (${STORED.join(', ')})`, name)
+  if (read === undefined) throw invalid(TypeError, 'algorithm', 'an algorithm of @sluice/core', name)
+  return twin
+}
+
+/** Scripts are constant: one for each algorithm, and one for each set of algorithms that are decided together. */
+export function scriptsOf(twin: Twin): { readonly decide: Script; readonly whole: Script } {
+  let scripts = made.get(twin)
+  if (scripts === undefined) {
+    scripts = { decide: new Script(decideScript(twin)), whole: new Script(wholeScript(twin)) }
+    made.set(twin, scripts)
+  }
+  return scripts
+}
+
+/** The twins of asks that are decided together, in the order in which their script numbers them, and that script. */
+export class Company {
+  readonly names: readonly string[]
+  /** The short one, and the one that converts, each made when it is first used. */
+  private readonly scripts = new Map<boolean, Script>()
+  private readonly twins: readonly Twin[]
+
+  constructor(twins: readonly Twin[]) {
+    this.twins = twins
+    this.names = twins.map(({ name }) => name)
+  }
+
+  script(converts: boolean): Script {
+    let script = this.scripts.get(converts)
+    if (script === undefined) {
+      script = new Script(togetherScript(this.twins, converts))
+      this.scripts.set(converts, script)
+    }
+    return script
+  }
+}
+
+export function companyOf(twins: readonly Twin[]): Company {
+  const distinct = [...new Set(twins)].toSorted((a, b) => (a.name < b.name ? -1 : 1))
+  const names = distinct.map(({ name }) => name).join()
+  let company = companies.get(names)
+  if (company === undefined) {
+    company = new Company(distinct)
+    companies.set(names, company)
+  }
+  return company
+}
+
+const made = new WeakMap<Twin, { readonly decide: Script; readonly whole: Script }>()
+const companies = new Map<string, Company>()
