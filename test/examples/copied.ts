@@ -19,8 +19,10 @@ export function copied(example: string) {
     const filter = (source: string) => !source.includes('node_modules')
     await cp(join(ROOT, 'examples', example), folder, { recursive: true, filter })
     const manifest = await readManifest(folder)
-    const names = Object.keys(manifest.dependencies).filter(name => name.startsWith('@sluice/'))
-    const tarballs = await packed(names.map(name => name.replace('@sluice/', '')))
+    const named = Object.keys(manifest.dependencies).filter(name => name.startsWith('@sluice/'))
+    // All of them stand on core, whether an example names it or not.
+    const names = new Set(['core', ...named.map(name => name.replace('@sluice/', ''))])
+    const tarballs = await packed([...names])
     manifest.dependencies = { ...manifest.dependencies, ...tarballs }
     await writeFile(join(folder, 'package.json'), JSON.stringify(manifest))
     await run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline'], folder)

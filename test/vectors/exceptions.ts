@@ -1,6 +1,7 @@
 import { cycle, slidingLog, smoothBursty, smoothWarmingUp, tokenBucket, unlimited } from '@sluice/core'
 import { expect } from 'vitest'
 import { OneKey } from './one-key.js'
+import type { System } from './replay.js'
 import type { Case, Trace } from './traces.js'
 
 /** Steps that we do not copy. */
@@ -301,6 +302,18 @@ export const EXCEPTIONS: readonly Exception[] = [
     },
   },
 ]
+
+/** The steps of a case that are not copied, and why. */
+export function leftOut(
+  trace: Trace,
+  system: System,
+  recorded: Case,
+): { readonly steps: readonly number[]; readonly reason: string | undefined } {
+  const exception = exceptionOf(trace, recorded)
+  const reason = exception?.reason ?? system.leavesOut?.(recorded)
+  if (reason === undefined) return { steps: [], reason }
+  return { steps: exception?.steps ?? [...recorded.steps.keys()], reason }
+}
 
 export function exceptionOf(trace: Trace, { name }: Case): Exception | undefined {
   return EXCEPTIONS.find(exception => exception.case === name && trace.system.startsWith(exception.system))

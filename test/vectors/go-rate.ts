@@ -1,5 +1,5 @@
 import { type Algorithm, type Reservation, tokenBucket, unlimited } from '@sluice/core'
-import { OneKey } from './one-key.js'
+import type { Key, OpenKey } from './one-key.js'
 import { type Comparison, near, type Replica, type System, unknownOp } from './replay.js'
 import type { Step } from './traces.js'
 import { wholeRate } from './whole-rate.js'
@@ -7,7 +7,7 @@ import { wholeRate } from './whole-rate.js'
 /** golang.org/x/time/rate. One of its nanoseconds is one of our microseconds. */
 export const goRate: System = {
   prefix: 'golang.org/x/time/rate',
-  begin: (config: GoConfig) => new GoRate(config),
+  begin: async (config: GoConfig, open: OpenKey) => new GoRate(config, await open(algorithmOf(config))),
 }
 
 interface GoConfig {
@@ -31,24 +31,24 @@ const TOLERANCE_NS = 1
 const TOLERANCE_TOKENS = 1e-6
 
 class GoRate implements Replica {
-  readonly #key: OneKey
-  readonly #booked = new Map<string, { readonly booking: Reservation<false>; readonly actNs: number }>()
+  readonly #key: Key
+  readonly #booked = new Map<string, { readonly booking: Reservation; readonly actNs: number }>()
   #config: GoConfig
 
-  constructor(config: GoConfig) {
+  constructor(config: GoConfig, key: Key) {
     this.#config = config
-    this.#key = new OneKey(algorithmOf(config))
+    this.#key = key
   }
 
-  play(step: GoStep): Comparison {
+  async play(step: GoStep): Promise<Comparison> {
     const { n, id, maxWaitNs = Infinity, limitPerSec, burst } = step.args
     const result = step.result as GoResult
-    this.#key.at(step.t / 1000)
+    await this.#key.at(step.t / 1000)
     switch (step.op) {
       case 'allow':
-        return { ours: { ok: this.#key.take(n).allowed }, theirs: { ok: step.result } }
+        return { ours: { ok: (await this.#key.take(n)).allowed }, theirs: { ok: step.result } }
       case 'reserve': {
-        const booking = this.#key.book(n, maxWaitNs / 1000)
+        const booking = await this.#key.book(n, maxWaitNs / 1000)
         this.#booked.set(id, { booking, actNs: step.t + toNs(booking.waitMs) })
         const ours = { ok: booking.allowed }
         return { ours: booking.allowed ? { ...ours, ...this.#delay(step) } : ours, theirs: { ...result } }
@@ -56,24 +56,24 @@ class GoRate implements Replica {
       case 'delayFrom':
         return { ours: this.#delay(step), theirs: { ...result } }
       case 'cancel':
-        this.#booked.get(id)?.booking.cancel()
+        await this.#booked.get(id)?.booking.cancel()
         return this.#tokens(result.tokensAfter)
       case 'tokens':
         return this.#tokens(step.result as number)
       case 'setLimit':
-        this.#update({ ...this.#config, limitPerSec })
+        await this.#update({ ...this.#config, limitPerSec })
         return this.#tokens(result.tokensAfter)
       case 'setBurst':
-        this.#update({ ...this.#config, burst })
+        await this.#update({ ...this.#config, burst })
         return this.#tokens(result.tokensAfter)
       default:
         throw unknownOp(step)
     }
   }
 
-  #update(config: GoConfig): void {
+  async #update(config: GoConfig): Promise<void> {
     this.#config = config
-    this.#key.update(algorithmOf(config))
+    await this.#key.update(algorithmOf(config))
   }
 
   /** From now until a booking is due. */
@@ -83,9 +83,9 @@ class GoRate implements Replica {
   }
 
   /** At an infinite rate the original still shows the bucket that it does not use; ours shows what may be taken. */
-  #tokens(shown: number): Comparison {
+  async #tokens(shown: number): Promise<Comparison> {
     const theirs = this.#config.limitPerSec === Infinity ? Infinity : shown
-    const { balance } = this.#key.now
+    const { balance } = await this.#key.now
     return { ours: { tokens: near(balance, theirs, TOLERANCE_TOKENS) }, theirs: { tokens: theirs } }
   }
 }

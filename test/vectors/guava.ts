@@ -1,5 +1,5 @@
 import { type Algorithm, smoothBursty, smoothWarmingUp, unlimited } from '@sluice/core'
-import { OneKey } from './one-key.js'
+import type { Key, OpenKey } from './one-key.js'
 import { type Comparison, near, type Replica, type System, unknownOp } from './replay.js'
 import type { Step } from './traces.js'
 import { wholeRate } from './whole-rate.js'
@@ -7,7 +7,8 @@ import { wholeRate } from './whole-rate.js'
 /** RateLimiter of Guava, bursty and warming up. Its microseconds are ours. */
 export const guava: System = {
   prefix: 'guava-',
-  begin: (config: GuavaConfig) => new Guava(config),
+  begin: async (config: GuavaConfig, open: OpenKey) =>
+    new Guava(config, await open(algorithmOf(config), (config.startMicros ?? 0) / 1000)),
 }
 
 interface GuavaConfig {
@@ -28,39 +29,42 @@ interface GuavaStep extends Step {
 class Guava implements Replica {
   readonly #config: GuavaConfig
   readonly #startUs: number
-  readonly #key: OneKey
+  readonly #key: Key
 
-  constructor(config: GuavaConfig) {
+  constructor(config: GuavaConfig, key: Key) {
     this.#config = config
     this.#startUs = config.startMicros ?? 0
-    this.#key = new OneKey(algorithmOf(config), this.#startUs / 1000)
+    this.#key = key
   }
 
-  play(step: GuavaStep): Comparison {
-    this.#key.at((step.t - this.#startUs) / 1000)
-    const { ours, theirs } = this.#compare(step)
+  async play(step: GuavaStep): Promise<Comparison> {
+    await this.#key.at((step.t - this.#startUs) / 1000)
+    const { ours, theirs } = await this.#compare(step)
     const untilFreeUs = Math.max(step.after.nextFreeTicketMicros - step.t, 0)
     return {
-      ours: { ...ours, untilFreeUs: toUs(this.#key.now.waitMs) },
+      ours: { ...ours, untilFreeUs: toUs((await this.#key.now).waitMs) },
       theirs: { ...theirs, untilFreeUs },
     }
   }
 
-  #compare(step: GuavaStep): Comparison {
+  async #compare(step: GuavaStep): Promise<Comparison> {
     const { permits, timeout, permitsPerSecond } = step.args
     switch (step.op) {
       case 'acquire':
-        return { ours: { waitUs: toUs(this.#key.book(permits).waitMs) }, theirs: { waitUs: step.result } }
+        return {
+          ours: { waitUs: toUs((await this.#key.book(permits)).waitMs) },
+          theirs: { waitUs: step.result },
+        }
       case 'tryAcquire': {
         // Below 0 there means not to wait, here it is an error.
-        const { allowed, waitMs } = this.#key.book(permits, Math.max(timeout, 0) / 1000)
+        const { allowed, waitMs } = await this.#key.book(permits, Math.max(timeout, 0) / 1000)
         return {
           ours: { allowed, waitUs: allowed ? toUs(waitMs) : 0 },
           theirs: { allowed: step.result, waitUs: step.wait },
         }
       }
       case 'setRate':
-        this.#key.update(algorithmOf({ ...this.#config, permitsPerSecond }))
+        await this.#key.update(algorithmOf({ ...this.#config, permitsPerSecond }))
         return { ours: {}, theirs: {} }
       case 'getRate': {
         const theirs = step.result as number

@@ -13,8 +13,26 @@ const KEY = 'key'
 /** Any time will do but the epoch, which is the time of a key never seen. */
 export const START_MS = 1_700_000_000_000
 
+/** What a replica asks of a limiter with one key, wherever that lies. */
+export interface Key {
+  at(ms: number): unknown
+  update(algorithm: Algorithm): unknown
+  take(cost?: number): MaybePromise<Decision>
+  book(cost?: number, maxWait?: number): MaybePromise<Reservation>
+  /** Resolves to the time waited, or to undefined for a refusal. */
+  acquire(cost?: number, maxWait?: number): Promise<number | undefined>
+  drain(): unknown
+  readonly now: MaybePromise<Decision>
+  readonly ratePerMs: number
+}
+
+/** Makes such a limiter; times are milliseconds since its start. */
+export type OpenKey = (algorithm: Algorithm, startMs?: number) => MaybePromise<Key>
+
+type MaybePromise<T> = T | Promise<T>
+
 /** A limiter with one key, and its clock. Times are milliseconds since its start. */
-export class OneKey {
+export class OneKey implements Key {
   readonly #startMs: number
   readonly #clock: ManualClock
   readonly #limiter: Limiter<false>
@@ -43,14 +61,8 @@ export class OneKey {
     return this.#limiter.reserve(KEY, { cost, maxWait })
   }
 
-  /** Resolves to the time waited, or to undefined for a refusal. */
   async acquire(cost = 1, maxWait = Infinity): Promise<number | undefined> {
-    try {
-      return (await this.#limiter.acquire(KEY, { cost, maxWait })).waitMs
-    } catch (error) {
-      if (error instanceof RateLimitedError) return undefined
-      throw error
-    }
+    return waited(this.#limiter.acquire(KEY, { cost, maxWait }))
   }
 
   release(permits: number): number {
@@ -66,7 +78,20 @@ export class OneKey {
   }
 
   get ratePerMs(): number {
-    const { limit, windowMs } = this.#limiter.policy
-    return limit / (windowMs ?? 0)
+    return ratePerMs(this.#limiter)
   }
+}
+
+/** How long somebody has waited; undefined for a refusal. */
+export async function waited(acquired: Promise<Decision>): Promise<number | undefined> {
+  try {
+    return (await acquired).waitMs
+  } catch (error) {
+    if (error instanceof RateLimitedError) return undefined
+    throw error
+  }
+}
+
+export function ratePerMs({ policy: { limit, windowMs = 0 } }: Limiter): number {
+  return limit / windowMs
 }

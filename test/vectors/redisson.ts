@@ -1,12 +1,12 @@
 import { slidingLog } from '@sluice/core'
-import { OneKey } from './one-key.js'
+import type { Key, OpenKey } from './one-key.js'
 import { type Comparison, type Replica, type System, unknownOp } from './replay.js'
 import type { Case, Step } from './traces.js'
 
 /** RRateLimiter of Redisson, where all clients share one rate that nobody changes and nobody waits. */
 export const redisson: System = {
   prefix: 'redisson',
-  begin: () => new Redisson(),
+  begin: (_, open: OpenKey) => new Redisson(open),
   leavesOut: recorded => (isReplayable(recorded) ? undefined : 'belongs to the shared-configuration work'),
 }
 
@@ -30,27 +30,32 @@ function asks({ op, args }: Step): boolean {
 }
 
 class Redisson implements Replica {
-  #key: OneKey | undefined
+  readonly #open: OpenKey
+  #key: Key | undefined
 
-  play(step: RedissonStep): Comparison {
+  constructor(open: OpenKey) {
+    this.#open = open
+  }
+
+  async play(step: RedissonStep): Promise<Comparison> {
     const { rate, rateInterval, permits } = step.args
-    this.#key?.at(step.t)
+    await this.#key?.at(step.t)
     switch (step.op) {
       case 'trySetRate':
-        this.#key = new OneKey(slidingLog({ limit: rate, window: rateInterval }))
+        this.#key = await this.#open(slidingLog({ limit: rate, window: rateInterval }))
         return { ours: {}, theirs: {} }
       case 'tryAcquire':
-        return { ours: { allowed: this.#take(permits) }, theirs: { allowed: step.result } }
+        return { ours: { allowed: await this.#take(permits) }, theirs: { allowed: step.result } }
       case 'availablePermits':
-        return { ours: { permits: this.#key?.now.remaining }, theirs: { permits: step.result } }
+        return { ours: { permits: (await this.#key?.now)?.remaining }, theirs: { permits: step.result } }
       default:
         throw unknownOp(step)
     }
   }
 
   /** An ask above the rate is an error there and a refusal for ever here. */
-  #take(permits: number): boolean | undefined {
-    const decision = this.#key?.take(permits)
+  async #take(permits: number): Promise<boolean | undefined> {
+    const decision = await this.#key?.take(permits)
     if (decision?.waitMs === Infinity) throw new RangeError('permits exceed rate')
     return decision?.allowed
   }

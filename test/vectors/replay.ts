@@ -1,11 +1,13 @@
+import type { Algorithm } from '@sluice/core'
 import { expect } from 'vitest'
+import { OneKey, type OpenKey } from './one-key.js'
 import type { Case, Step } from './traces.js'
 
 /** One of the original systems, in our words. */
 export interface System {
   /** What the `system` of its traces begins with. */
   readonly prefix: string
-  begin(config: object): Replica
+  begin(config: object, open: OpenKey): Replica | Promise<Replica>
   /** Why a case cannot be replayed yet. */
   leavesOut?(recorded: Case): string | undefined
 }
@@ -13,9 +15,9 @@ export interface System {
 /** A limiter of ours that does what one of the original system did. */
 export interface Replica {
   /** Throws where the original is to throw. */
-  play(step: Step): Comparison
+  play(step: Step): Promise<Comparison>
   /** Lets everybody who still waits go. */
-  finish?(): void
+  finish?(): unknown
 }
 
 /** The same figures of both; ours may be promises. */
@@ -30,22 +32,27 @@ export async function replay(
   { config, steps }: Case,
   left: readonly number[] = [],
   replayed: () => void = () => {},
+  open: OpenKey = inMemory,
 ): Promise<void> {
-  const replica = system.begin(config)
+  const replica = await system.begin(config, open)
   const played: [label: string, comparison: Comparison][] = []
   for (const [index, step] of steps.entries())
-    if (!left.includes(index)) played.push([labelOf(index, step), play(replica, step)])
-  replica.finish?.()
+    if (!left.includes(index)) played.push([labelOf(index, step), await play(replica, step)])
+  await replica.finish?.()
   for (const [label, { ours, theirs }] of played) {
     expect(await settled(ours), label).toEqual(theirs)
     replayed()
   }
 }
 
-function play(replica: Replica, step: Step): Comparison {
+function inMemory(algorithm: Algorithm, startMs?: number): OneKey {
+  return new OneKey(algorithm, startMs)
+}
+
+async function play(replica: Replica, step: Step): Promise<Comparison> {
   if (!isError(step.result)) return replica.play(step)
   try {
-    return { ours: replica.play(step).ours, theirs: { throws: true } }
+    return { ours: (await replica.play(step)).ours, theirs: { throws: true } }
   } catch {
     return { ours: { throws: true }, theirs: { throws: true } }
   }

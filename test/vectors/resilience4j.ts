@@ -1,12 +1,13 @@
 import { type Algorithm, cycle, parseDuration } from '@sluice/core'
-import { OneKey } from './one-key.js'
+import type { Key, OpenKey } from './one-key.js'
 import { type Comparison, type Replica, type System, unknownOp } from './replay.js'
 import type { Step } from './traces.js'
 
 /** AtomicRateLimiter of Resilience4j. One of its nanoseconds is one of our microseconds, so that nothing is rounded. */
 export const resilience4j: System = {
   prefix: 'resilience4j',
-  begin: (config: Resilience4jConfig) => new Resilience4j(config),
+  begin: async (config: Resilience4jConfig, open: OpenKey) =>
+    new Resilience4j(config, await open(algorithmOf(config), toMs(config.startNanos ?? 0))),
 }
 
 interface Resilience4jConfig {
@@ -34,36 +35,36 @@ const LONG_AFTER_MS = 1e9
 class Resilience4j implements Replica {
   readonly #config: Resilience4jConfig
   readonly #startMs: number
-  readonly #key: OneKey
+  readonly #key: Key
   #maxWait: number
 
-  constructor(config: Resilience4jConfig) {
+  constructor(config: Resilience4jConfig, key: Key) {
     this.#config = config
     this.#startMs = toMs(config.startNanos ?? 0)
-    this.#key = new OneKey(algorithmOf(config), this.#startMs)
+    this.#key = key
     this.#maxWait = toMs(config.timeoutDuration)
   }
 
-  play(step: Resilience4jStep): Comparison {
-    this.#key.at(toMs(step.t) - this.#startMs)
-    const { ours, theirs } = this.#compare(step)
-    return { ours: { ...ours, ...this.#metrics }, theirs: { ...theirs, ...metricsOf(step.after) } }
+  async play(step: Resilience4jStep): Promise<Comparison> {
+    await this.#key.at(toMs(step.t) - this.#startMs)
+    const { ours, theirs } = await this.#compare(step)
+    return { ours: { ...ours, ...(await this.#metrics()) }, theirs: { ...theirs, ...metricsOf(step.after) } }
   }
 
-  finish(): void {
-    this.#key.at(LONG_AFTER_MS)
+  finish(): unknown {
+    return this.#key.at(LONG_AFTER_MS)
   }
 
-  get #metrics(): Metrics {
-    const { balance, waitMs } = this.#key.now
+  async #metrics(): Promise<Metrics> {
+    const { balance, waitMs } = await this.#key.now
     return { availablePermissions: balance, nanosToWaitForOne: toNanos(waitMs) }
   }
 
-  #compare(step: Resilience4jStep): Comparison {
+  async #compare(step: Resilience4jStep): Promise<Comparison> {
     const { permits, limitForPeriod, timeoutDuration, value } = step.args
     switch (step.op) {
       case 'reserve': {
-        const { allowed, waitMs } = this.#key.book(permits, this.#maxWait)
+        const { allowed, waitMs } = await this.#key.book(permits, this.#maxWait)
         return { ours: { wait: allowed ? toNanos(waitMs) : -1 }, theirs: { wait: step.result } }
       }
       case 'acquire': {
@@ -71,7 +72,10 @@ class Resilience4j implements Replica {
         return { ours: { waited }, theirs: { waited: step.result && step.waited } }
       }
       case 'metrics':
-        return { ours: { measured: this.#metrics }, theirs: { measured: metricsOf(step.result as Metrics) } }
+        return {
+          ours: { measured: await this.#metrics() },
+          theirs: { measured: metricsOf(step.result as Metrics) },
+        }
       case 'drain':
         return this.#drainIf(true)
       case 'onError':
@@ -81,7 +85,7 @@ class Resilience4j implements Replica {
       case 'onSuccess':
         return this.#drainIf(false)
       case 'changeLimitForPeriod':
-        this.#key.update(algorithmOf({ ...this.#config, limitForPeriod }))
+        await this.#key.update(algorithmOf({ ...this.#config, limitForPeriod }))
         return { ours: {}, theirs: {} }
       case 'changeTimeoutDuration':
         this.#maxWait = parseDuration(toMs(timeoutDuration))
@@ -91,8 +95,8 @@ class Resilience4j implements Replica {
     }
   }
 
-  #drainIf(overloaded: boolean): Comparison {
-    if (overloaded) this.#key.drain()
+  async #drainIf(overloaded: boolean): Promise<Comparison> {
+    if (overloaded) await this.#key.drain()
     return { ours: {}, theirs: {} }
   }
 }

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from 'vitest'
-import { EXCEPTIONS, exceptionOf } from './exceptions.js'
+import { EXCEPTIONS, exceptionOf, leftOut } from './exceptions.js'
 import { replay, type System } from './replay.js'
 import { Report } from './report.js'
 import { EXPECTED, systemOf } from './systems.js'
@@ -21,7 +21,7 @@ for (const trace of traces) {
     continue
   }
   report.file(trace)
-  const planned = trace.cases.map(recorded => ({ recorded, left: leftOut(trace, system, recorded) }))
+  const planned = trace.cases.map(recorded => ({ recorded, left: reported(trace, system, recorded) }))
   describe(trace.file, () => {
     const replayed = planned.filter(({ recorded, left }) => left.length < recorded.steps.length)
     test.for(replayed.map(plan => [plan.recorded.name, plan] as const))('%s', ([, { recorded, left }]) =>
@@ -31,13 +31,10 @@ for (const trace of traces) {
 }
 
 /** The steps of a case that are not copied, for a reason that the report says. */
-function leftOut(trace: Trace, system: System, recorded: Case): readonly number[] {
-  const exception = exceptionOf(trace, recorded)
-  const reason = exception?.reason ?? system.leavesOut?.(recorded)
-  if (reason === undefined) return []
-  const left = exception?.steps ?? [...recorded.steps.keys()]
-  report.left(trace, recorded, left, reason)
-  return left
+function reported(trace: Trace, system: System, recorded: Case): readonly number[] {
+  const { steps, reason } = leftOut(trace, system, recorded)
+  if (reason !== undefined) report.left(trace, recorded, steps, reason)
+  return steps
 }
 
 afterAll(() => console.log(String(report)))

@@ -6,6 +6,7 @@
 export { sameArgs } from './algorithm.js'
 export { blockedElsewhere } from './blocked.js'
 export { type Clock, systemClock } from './clock.js'
+export { Deadlines } from './deadlines.js'
 export { spanToUs } from './duration.js'
 export { convertSince, type Era } from './eras.js'
 export { coded, invalid } from './errors.js'

@@ -25,7 +25,7 @@ export class RedisLedger implements Ledger<true> {
   private readonly name: string
   private readonly clock: Clock
   /** The first of the eras that this process has seen, and the present one. */
-  private readonly firstEra: Era
+  private firstEra: Era
   era: Era
   terms: Terms
   private stateTail: string
@@ -69,7 +69,7 @@ export class RedisLedger implements Ledger<true> {
 
   async release(key: string, permits: number): Promise<number> {
     const { twin } = this.terms
-    if (twin === undefined || permits === 0) return 0
+    if (permits === 0) return 0
     return numberIn(await this.whole(twin, key, 'release', [permits]))
   }
 
@@ -100,14 +100,25 @@ export class RedisLedger implements Ledger<true> {
     await this.shelf.commands.unlink([this.stateKey(key), this.penaltyKey(key)])
   }
 
+  /**
+   * Changes the options at once, whether the server answers or not. It is asked for the time from which they hold; until it
+   * has said so they hold from when a key is next seen.
+   */
   async update(algorithm: Algorithm): Promise<void> {
     const { twin } = this.terms
     const terms = new Terms(algorithm)
     if (terms.twin === twin && sameArgs(algorithm, this.algorithm)) return
-    // From when on the new options hold, by the clock that decides.
-    const sinceUs = terms.twin === twin ? await this.timeUs() : 0
-    const era: Era = { algorithm, sinceUs, next: undefined }
-    if (terms.twin === twin) this.era.next = era
+    const nowUs = this.nowUs()
+    const era: Era = {
+      algorithm,
+      sinceUs: nowUs === false ? Number.POSITIVE_INFINITY : nowUs,
+      next: undefined,
+    }
+    // Other algorithms, and states of another length, are not converted to.
+    if (terms.twin === twin && algorithm.lanes === this.algorithm.lanes) {
+      this.era.next = era
+      if (nowUs === false) this.tellSince(era)
+    } else this.firstEra = era
     this.era = era
     this.terms = terms
     this.stateTail = `}:${this.name}:${algorithm.name}`
@@ -129,7 +140,7 @@ export class RedisLedger implements Ledger<true> {
       conversions.push([
         numbersOf(twin, era.algorithm),
         numbersOf(twin, era.next.algorithm),
-        era.next.sinceUs,
+        Number.isFinite(era.next.sinceUs) && era.next.sinceUs,
       ])
     return conversions
   }
@@ -152,7 +163,6 @@ export class RedisLedger implements Ledger<true> {
   ): Promise<T> {
     const { terms } = this
     const { twin, scripts } = terms
-    if (twin === undefined || scripts === undefined) return Promise.resolve(read([0, 0]))
     const wait = Math.min(maxWaitUs, LONGEST)
     const rest = [cost, wait, mode] as const
     const readWhole = (args?: readonly number[]) => this.whole(twin, key, 'decide', rest, args).then(read)
@@ -167,7 +177,7 @@ export class RedisLedger implements Ledger<true> {
 
   private async giveBack(verb: 'cancel' | 'refund', key: string, booking: RedisBooking): Promise<number> {
     const { twin } = this.terms
-    if (twin === undefined || twin.name !== booking.era.algorithm.name) return 0
+    if (twin.name !== booking.era.algorithm.name) return 0
     convertSince(booking.era, booking.mark, 0)
     booking.era = this.era
     const { actUs, cost, birth, mark, id } = booking
@@ -206,10 +216,13 @@ export class RedisLedger implements Ledger<true> {
     return this.clock === systemClock ? false : this.clock.nowUs()
   }
 
-  private async timeUs(): Promise<number> {
-    const nowUs = this.nowUs()
-    if (nowUs !== false) return nowUs
-    return this.shelf.commands.run(penaltyScript, [this.penaltyKey('')], '["time",false]', numberIn)
+  private tellSince(era: Mutable<Era>): void {
+    const tell = (us: number) => {
+      era.sinceUs = us
+    }
+    const asked = this.shelf.commands.run(penaltyScript, [this.penaltyKey('')], '["time",false]', numberIn)
+    // A store that fails says so when it is asked for a decision.
+    asked.then(tell, () => {})
   }
 
   private stateKey(key: string): string {
@@ -228,8 +241,8 @@ export class RedisLedger implements Ledger<true> {
 /** An algorithm as its twin is told of it. */
 export class Terms {
   readonly algorithm: Algorithm
-  readonly twin: Twin | undefined
-  readonly scripts: ReturnType<typeof scriptsOf> | undefined
+  readonly twin: Twin
+  readonly scripts: ReturnType<typeof scriptsOf>
   /** Whether the limit is 0. */
   readonly isClosed: boolean
   readonly numbers: readonly number[]
@@ -240,9 +253,9 @@ export class Terms {
   constructor(algorithm: Algorithm) {
     this.algorithm = algorithm
     this.twin = twinOf(algorithm)
-    this.scripts = this.twin && scriptsOf(this.twin)
+    this.scripts = scriptsOf(this.twin)
     this.isClosed = algorithm.policy.limit === 0
-    this.numbers = this.twin === undefined ? [] : numbersOf(this.twin, algorithm)
+    this.numbers = numbersOf(this.twin, algorithm)
     this.text = JSON.stringify(this.numbers)
     this.usual = this.argumentOf(1, 0, 1, false)
   }
@@ -266,6 +279,8 @@ function numbersOf(twin: Twin, { args }: Algorithm): readonly number[] {
 function asItIs(reply: unknown): unknown {
   return reply
 }
+
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
 
 /** Stands for Infinity, which JSON has no word for. */
 const LONGEST = 1e300

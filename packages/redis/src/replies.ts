@@ -20,6 +20,10 @@ export function numberIn(value: unknown): number {
   return number
 }
 
+export function noReply(): Error {
+  return new TypeError('the server has answered with what is no reply of a script of ours')
+}
+
 /** The args of a state that the short script could not read; undefined for a reply that answers. */
 export function argsIn(reply: unknown): readonly number[] | undefined {
   return Array.isArray(reply) && reply[0] === 'whole' ? reply.slice(1).map(numberIn) : undefined
@@ -29,6 +33,7 @@ export function argsIn(reply: unknown): readonly number[] | undefined {
 export function decisionIn(reply: unknown, algorithm: Algorithm): Decision {
   const read = algorithm.read as NonNullable<Algorithm['read']>
   if (!Array.isArray(reply)) return read.call(algorithm, 0, 0, [numberIn(reply), 0])
+  if (reply.length < 2) throw noReply()
   if (reply.length <= FIGURES) return read.call(algorithm, 0, 0, reply.map(numberIn))
   const [first, second, third, waitUs, retryAfterUs, leftUs] = reply.slice(0, BOOKED_FROM).map(numberIn)
   const figures = [first, second, third] as readonly number[]

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Algorithm, AsyncStore, Duration, OnStoreError } from '@sluice/core'
-import { checkOptions, coded, invalid, sameArgs, spanToUs } from '@sluice/core/store'
+import { checkOptions, coded, Deadlines, invalid, sameArgs, spanToUs } from '@sluice/core/store'
 import { type Commands, commandsOf, type RedisClient } from './clients.js'
 import { globEscaped, prefixOf, unescaped } from './keys.js'
 import { RedisLedger, type Shelf } from './ledger.js'
@@ -24,7 +24,8 @@ export interface RedisStoreOptions {
 export interface RedisStore extends AsyncStore {
   /**
    * The keys that have a state on the server, of one limiter or of all with this prefix, by SCAN: while keys come and go,
-   * one that was there all the time is listed at least once.
+   * one that was there all the time is listed at least once. A
+   * `keyPrefix` of the client's own is not seen through; state a `prefix` here instead.
    *
    * @example
    * for await (const { key, name } of store.list({ name: 'per-user' })) console.log(name, key)
@@ -60,7 +61,7 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
   checkOptions('redisStore', options, ['prefix', 'deadline', 'onStoreError'])
   const { deadline, onStoreError } = options
   const prefix = prefixOf(options.prefix)
-  if (deadline !== undefined) spanToUs('deadline', deadline)
+  const deadlineUs = spanToUs('deadline', deadline === undefined ? 100 : deadline)
   if (onStoreError !== undefined && !['allow', 'refuse', 'throw'].includes(onStoreError))
     throw invalid(TypeError, 'onStoreError', "'allow', 'refuse' or 'throw'", onStoreError)
 
@@ -87,7 +88,7 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
       opened.set(name, algorithm)
       return ledger
     },
-    list: ({ name } = {}) => listed(commands, prefix, name),
+    list: ({ name } = {}) => listed(commands, new Deadlines(deadlineUs / 1000), prefix, name),
   }
 }
 
@@ -111,13 +112,15 @@ function ids(): () => string {
 
 async function* listed(
   commands: Commands,
+  deadlines: Deadlines,
   prefix: string,
   name: string | undefined,
 ): AsyncIterableIterator<StoredKey> {
   const pattern = `${globEscaped(prefix)}{*}:${name === undefined ? '*' : globEscaped(name)}:*`
   let cursor = '0'
   do {
-    const [next, keys] = await commands.scan(cursor, pattern, SCAN_COUNT)
+    const scanned = commands.scan(cursor, pattern, SCAN_COUNT)
+    const [next, keys] = await deadlines.keep(scanned, Array.isArray, storeFailed)
     cursor = next
     for (const key of keys) {
       const stored = storedKey(key, prefix)
@@ -127,6 +130,11 @@ async function* listed(
 }
 
 const SCAN_COUNT = 500
+
+function storeFailed(error: unknown): unknown {
+  if ((error as { code?: unknown } | undefined)?.code === 'SLUICE_STORE_ERROR') return error
+  return coded(new Error('a call to the store has failed', { cause: error }), 'SLUICE_STORE_ERROR', 'store')
+}
 
 /** What the name of a key on the server tells; undefined for what is no state of ours. */
 function storedKey(text: string, prefix: string): StoredKey | undefined {

@@ -2,8 +2,7 @@ import type { Booked } from '@sluice/core'
 import type { Together, TogetherAsk } from '@sluice/core/store'
 import type { Commands } from './clients.js'
 import type { RedisLedger } from './ledger.js'
-import { argsIn, bookedIn, numberIn } from './replies.js'
-import type { Twin } from './scripts/twin.js'
+import { argsIn, bookedIn, noReply, numberIn } from './replies.js'
 import { type Company, companyOf } from './twins.js'
 
 /** Several asks of one server in one call, whatever their subjects; all of them are charged, or none. */
@@ -11,18 +10,16 @@ export function decideTogether(commands: Commands, nextId: () => string): Togeth
   return {
     decide(asks, commit, books) {
       const merged = mergedByKey(asks)
-      const limited = merged.filter(({ ledger }) => ledger.terms.twin !== undefined)
       const mode = commit ? (books ? 2 : 1) : 0
-      const told = (replies: readonly unknown[]) => answersOf(asks, merged, limited, replies)
-      if (limited.length === 0) return Promise.resolve(told([]))
-      const company = companyOf(limited.map(({ ledger }) => ledger.terms.twin as Twin))
-      const keys = limited.flatMap(({ keys }) => keys)
+      const told = (replies: readonly unknown[]) => answersOf(asks, merged, replies)
+      const company = companyOf(merged.map(({ ledger }) => ledger.terms.twin))
+      const keys = merged.flatMap(({ keys }) => keys)
       // The short script knows no limit of 0.
-      const script = company.script(limited.some(({ ledger }) => ledger.terms.isClosed))
-      return commands.run(script, keys, argumentOf(company, limited, mode), reply =>
+      const script = company.script(merged.some(({ ledger }) => ledger.terms.isClosed))
+      return commands.run(script, keys, argumentOf(company, merged, mode), reply =>
         argsIn(reply) === undefined
           ? told(reply as readonly unknown[])
-          : converted(company, keys, limited, mode, reply as readonly unknown[]).then(told),
+          : converted(company, keys, merged, mode, reply as readonly unknown[]).then(told),
       ) as Promise<readonly Booked[]>
     },
   }
@@ -30,15 +27,13 @@ export function decideTogether(commands: Commands, nextId: () => string): Togeth
   function answersOf(
     asks: readonly TogetherAsk[],
     merged: readonly Merged[],
-    limited: readonly Merged[],
     replies: readonly unknown[],
   ): readonly Booked[] {
+    if (!Array.isArray(replies) || replies.length !== merged.length * (Array.isArray(replies[0]) ? 1 : 2))
+      throw noReply()
     const answers: Booked[] = new Array(asks.length)
-    let next = 0
-    for (const ask of merged) {
-      const isLimited = limited[next] === ask
-      const reply = isLimited ? replyAt(replies, next++) : [0, 0]
-      const booked = bookedIn(reply, ask.cost, ask.ledger.era, nextId)
+    for (const [index, ask] of merged.entries()) {
+      const booked = bookedIn(replyAt(replies, index), ask.cost, ask.era, nextId)
       for (const place of ask.places) answers[place] = { decision: booked.decision }
       // The first of those that ask the same has the booking of all.
       answers[ask.places[0] as number] = booked
@@ -58,7 +53,7 @@ export function decideTogether(commands: Commands, nextId: () => string): Togeth
     for (let attempt = 0; attempt < CONVERT_ATTEMPTS * asks.length; attempt++) {
       const [, place, ...args] = reply.map((part, index) => (index === 0 ? 0 : numberIn(part)))
       const { ledger, conversions } = asks[(place as number) - 1] as Merged
-      conversions.splice(0, Infinity, ...ledger.conversionsFrom(ledger.terms.twin as Twin, args))
+      conversions.splice(0, Infinity, ...ledger.conversionsFrom(ledger.terms.twin, args))
       const argument = argumentOf(company, asks, mode)
       reply = await commands.run(company.script(true), keys, argument, reply => reply as readonly unknown[])
       if (argsIn(reply) === undefined) return reply
@@ -74,6 +69,8 @@ function replyAt(replies: readonly unknown[], place: number): unknown {
 
 interface Merged {
   readonly ledger: RedisLedger
+  /** The options at the time of the ask. */
+  readonly era: RedisLedger['era']
   readonly keys: readonly [state: string, penalty: string]
   readonly isCheck: boolean
   /** Where the asks stand that are one here. */
@@ -91,7 +88,7 @@ function mergedByKey(asks: readonly TogetherAsk[]): readonly Merged[] {
     const keys = own.keysOf(key)
     const same = merged.find(other => other.keys[0] === keys[0] && other.isCheck === isCheck)
     if (same === undefined)
-      merged.push({ ledger: own, keys, isCheck, places: [place], conversions: [], cost })
+      merged.push({ ledger: own, era: own.era, keys, isCheck, places: [place], conversions: [], cost })
     else {
       same.cost += cost
       same.places.push(place)

@@ -1,4 +1,4 @@
-import { type Algorithm, unlimited } from '@sluice/core'
+import type { Algorithm } from '@sluice/core'
 import { invalid } from '@sluice/core/store'
 import { Script } from './clients.js'
 import { cycleTwin } from './scripts/cycle.lua.js'
@@ -12,6 +12,7 @@ import { smoothWarmingUpTwin } from './scripts/smooth-warming-up.lua.js'
 import { togetherScript } from './scripts/together.lua.js'
 import { tokenBucketTwin } from './scripts/token-bucket.lua.js'
 import type { Twin } from './scripts/twin.js'
+import { unlimitedTwin } from './scripts/unlimited.lua.js'
 import { wholeScript } from './scripts/whole.lua.js'
 
 /** Every algorithm that Redis can decide by. */
@@ -24,19 +25,19 @@ const TWINS: readonly Twin[] = [
   slidingLogTwin,
   smoothBurstyTwin,
   smoothWarmingUpTwin,
+  unlimitedTwin,
 ]
 
 const byName = new Map(TWINS.map(twin => [twin.name, twin]))
 
 /** The algorithms of states on a server, by the names in their keys. */
-export const STORED = [...byName.keys()]
+export const STORED = TWINS.filter(twin => twin !== unlimitedTwin).map(({ name }) => name)
 
-/** The twin of an algorithm; undefined for `unlimited`, which keeps nothing and asks nobody. Throws where there is none. */
-export function twinOf({ name, read }: Algorithm): Twin | undefined {
+/** The twin of an algorithm. Throws where there is none. */
+export function twinOf({ name, read }: Algorithm): Twin {
   const twin = byName.get(name)
-  if (twin === undefined && name !== unlimited().name)
-    throw invalid(TypeError, 'algorithm', `one that runs on Redis (${STORED.join(', ')})`, name)
-  if (read === undefined) throw invalid(TypeError, 'algorithm', 'an algorithm of @sluice/core', name)
+  if (twin === undefined || read === undefined)
+    throw invalid(TypeError, 'algorithm', `one of @sluice/core (${[...byName.keys()].join(', ')})`, name)
   return twin
 }
 

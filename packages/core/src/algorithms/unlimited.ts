@@ -35,7 +35,7 @@ const UNLIMITED: Algorithm = {
   lanes: 0,
   bookable: true,
   step: () => new Decision(GAUGE, 0, 0, 0, 0),
-  read: () => new Decision(GAUGE, 0, 0, 0, 0),
+  read: (waitUs, retryAfterUs) => new Decision(GAUGE, waitUs, retryAfterUs, 0, 0),
   cancel: () => 0,
   refund: () => 0,
   adopt: () => {},

@@ -65,7 +65,7 @@ local a, cost, maxWait, mode, now = p[1], p[2], p[3], p[4], p[5]
 local isOwnTime = not now
 if isOwnTime then now = time() end
 local s, penalty = open(KEYS[1], KEYS[2], a)
-if s.isStale or s.written - now > 1000000 then
+if s.isStale or s.written - now > JUMP then
   ${partsOf(twin)}
   local reply = {'whole'}
   for _, arg in ipairs(argsOf(a, s)) do reply[#reply + 1] = string.format('%.17g', arg) end

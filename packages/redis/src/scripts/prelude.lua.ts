@@ -1,7 +1,7 @@
-/** What every script begins with. */
+/** What every script begins with. A clock that goes back by more than a minute has jumped. */
 export const PRELUDE = `
 local floor, ceil, abs, min, max, huge = math.floor, math.ceil, math.abs, math.min, math.max, math.huge
-local LATEST = 9007199254740991
+local LATEST, JUMP = 9007199254740991, 60000000
 `
 
 export const TIME = `

@@ -63,10 +63,12 @@ for i, ask in ipairs(asks) do
     local wait, retry, f, g, h = it.step(a, s, now, cost, 0, takes)
     replies[i] = it.told(wait, retry, 0, f, g, h)
     if takes then
+      s.isChanged = false
       it.save(KEYS[2 * i - 1], a, s, now, it.ttlOf(a, s, now, isOwnTime))
       if mode == 2 then it.booked(replies[i], wait, a, s, now) end
     end
   end
+  if mode > 0 and s.isChanged and s.birth ~= 0 then it.save(KEYS[2 * i - 1], a, s, now, it.ttlOf(a, s, now, isOwnTime)) end
 end
 return replies
 `
@@ -116,7 +118,7 @@ local function grantAll()
     if not s then
       s = {}
       for lane = 1, n + 2 do s[lane] = 0 end
-    elseif s[n + 2] - now > 1000000 then
+    elseif s[n + 2] - now > JUMP then
       return false
     end
     local wait, retry, f, g, h = steps[number](a, s, now, cost, 0, not ask[4])
@@ -154,7 +156,7 @@ function partialHeartOf(twin: Twin): string {
   return `${CLOSED}${openOf(twin)}${saveOf(twin)}${partsOf(twin)}${twin.step}${TTL}${LEFT}${TOLD}
 local function opened(key, penaltyKey, a, now)
   local s, penalty = open(key, penaltyKey, a)
-  if not s.isStale and s.written - now <= 1000000 then return s, leftOf(penalty, now) end
+  if not s.isStale and s.written - now <= JUMP then return s, leftOf(penalty, now) end
   local unknown = {'whole'}
   for _, arg in ipairs(argsOf(a, s)) do unknown[#unknown + 1] = string.format('%.17g', arg) end
   return s, 0, unknown

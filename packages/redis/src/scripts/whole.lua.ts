@@ -14,8 +14,8 @@ import type { Twin } from './twin.js'
  *
  * Conversions are [terms before, terms after, since or false], one after the other: a state is converted when its args are
  * those of the first one's `before`; when they are none of those the reply is 'whole' and the args. A clock that has jumped
- * back by more than a second takes the state with it; a smaller step is harmless, as it is in memory. What is given back is
- * noted for a while beside the state, so that a command that a client sends again gives back nothing twice.
+ * back takes the state with it. A state that was changed so is written whatever is decided, or it would be changed again by
+ * each ask, as of then. What is given back is noted for a while beside the state, so that a command that a client sends again gives back nothing twice.
  */
 
 /** All of a twin, and what goes around it. */
@@ -28,27 +28,36 @@ local function isOf(args, terms)
   return true
 end
 
-local function convert(a, s, now, conversions)
-  local args = argsOf(a, s)
-  for i, conversion in ipairs(conversions) do
-    if isOf(args, conversion[1]) then
-      for j = i, #conversions do
-        adopt(conversions[j][2], s, conversions[j][3] or now, conversions[j][1])
-      end
-      return nil
-    end
-  end
-  local reply = {'whole'}
-  for _, arg in ipairs(args) do reply[#reply + 1] = string.format('%.17g', arg) end
-  return reply
+local function jumpBack(terms, s, now)
+  if s.written - now <= JUMP then return end
+  shift(terms, s, s.written - now)
+  s.isChanged = true
 end
 
 -- Opens a state in today's terms and by today's clock; a third value is the reply when nobody has said how.
 local function opened(key, penaltyKey, a, now, conversions)
   local s, penalty = open(key, penaltyKey, a)
-  local unknown = s.isStale and convert(a, s, now, conversions)
-  if not unknown and s.written - now > 1000000 then shift(a, s, s.written - now) end
-  return s, leftOf(penalty, now), unknown
+  local left = leftOf(penalty, now)
+  if not s.isStale then
+    jumpBack(a, s, now)
+    return s, left
+  end
+  local args = argsOf(a, s)
+  for i, conversion in ipairs(conversions) do
+    if isOf(args, conversion[1]) then
+      jumpBack(conversion[1], s, now)
+      for j = i, #conversions do
+        local since = conversions[j][3] or now
+        if since - now > JUMP then since = now end
+        adopt(conversions[j][2], s, since, conversions[j][1])
+      end
+      s.isChanged = true
+      return s, left
+    end
+  end
+  local unknown = {'whole'}
+  for _, arg in ipairs(args) do unknown[#unknown + 1] = string.format('%.17g', arg) end
+  return s, left, unknown
 end
 `
 }
@@ -66,9 +75,10 @@ if verb == 'decide' then
   local cost, maxWait, mode = p[5], p[6], p[7]
   if left > 0 then return toldWhileBlocked(a, s, left, now, cost, maxWait) end
   local wait, retry, f, g, h = step(a, s, now, cost, maxWait, mode > 0)
-  if retry == 0 and cost > 0 and mode > 0 then
+  local isTaken = retry == 0 and cost > 0
+  if mode > 0 and (isTaken or s.isChanged and s.birth ~= 0) then
     save(KEYS[1], a, s, now, ttlOf(a, s, now, isOwnTime))
-    if mode == 2 then return booked(told(0, 0, 0, f, g, h), wait, a, s, now) end
+    if mode == 2 and isTaken then return booked(told(0, 0, 0, f, g, h), wait, a, s, now) end
   end
   return told(wait, retry, 0, f, g, h)
 end
