@@ -21,7 +21,8 @@ export class MemoryLedger implements Ledger<false> {
   private readonly maxKeys: number
   private readonly forgetsRefused: boolean
   private readonly slotOf = new Map<string, number>()
-  private readonly penalties = new Penalties()
+  /** None as long as nothing is held against anybody. */
+  private penalties: Penalties | undefined = undefined
   private readonly sweeper = new Hand()
   private readonly sampler = new Hand()
   private algorithm: Algorithm
@@ -50,7 +51,7 @@ export class MemoryLedger implements Ledger<false> {
   }
 
   get keys(): number {
-    return this.slotOf.size + this.penalties.size
+    return this.slotOf.size + (this.penalties?.size ?? 0)
   }
 
   decide(key: string, cost: number, maxWaitUs: number, commit: boolean): Decision {
@@ -107,7 +108,7 @@ export class MemoryLedger implements Ledger<false> {
   }
 
   unblock(key: string): void {
-    this.penalties.lift(subjectOf(key))
+    this.penalties?.lift(subjectOf(key))
   }
 
   strike(key: string, ladder: Ladder): number {
@@ -115,12 +116,12 @@ export class MemoryLedger implements Ledger<false> {
     const subject = subjectOf(key)
     const penalty = this.penaltyOf(subject, nowUs, false)
     if (penalty !== undefined) strike(penalty, ladder, nowUs)
-    return this.penalties.leftUs(subject, nowUs)
+    return this.penalties?.leftUs(subject, nowUs) ?? 0
   }
 
   reset(key: string): void {
     const subject = subjectOf(key)
-    this.penalties.lift(subject)
+    this.penalties?.lift(subject)
     const slot = this.slotOf.get(subject)
     if (slot !== undefined) this.forget(subject, slot)
   }
@@ -136,7 +137,7 @@ export class MemoryLedger implements Ledger<false> {
   sweepAll(): void {
     const nowUs = this.clock.nowUs()
     this.forgetRested(nowUs, Infinity)
-    this.penalties.sweep(nowUs, Infinity)
+    this.penalties?.sweep(nowUs, Infinity)
   }
 
   private decideAt(
@@ -147,10 +148,17 @@ export class MemoryLedger implements Ledger<false> {
     commit: boolean,
   ): Decision {
     if (--this.sweepsIn <= 0) this.sweep(nowUs, SLOTS_PER_SWEEP)
-    const leftUs = this.penalties.size === 0 ? 0 : this.penalties.leftUs(subject, nowUs)
-    return leftUs > 0
-      ? this.refuse(nowUs, subject, cost, maxWaitUs, leftUs)
-      : this.decideFreely(nowUs, subject, cost, maxWaitUs, commit)
+    if (this.penalties !== undefined) {
+      const leftUs = this.penalties.leftUs(subject, nowUs)
+      if (leftUs > 0) return this.refuse(nowUs, subject, cost, maxWaitUs, leftUs)
+    }
+    const slot = this.slotOf.get(subject)
+    if (slot === undefined) return this.meet(nowUs, subject, cost, maxWaitUs, commit)
+    const page = this.pageOf(slot)
+    const decision = this.algorithm.step(page.state, this.present(page, slot), nowUs, cost, maxWaitUs, commit)
+    return this.outgrowsLanes && this.reclaims(decision, nowUs)
+      ? this.decideAt(nowUs, subject, decision.allowed ? 0 : cost, maxWaitUs, commit)
+      : decision
   }
 
   /** What is refused because of a block is told what the algorithm will say when that ends. */
@@ -162,23 +170,6 @@ export class MemoryLedger implements Ledger<false> {
     const at = page === undefined ? 0 : this.present(page, slot as number)
     const look = (whenUs: number) => this.algorithm.step(state, at, whenUs, cost, maxWaitUs, false)
     return blocked(look(nowUs), leftUs, cost, look(nowUs + leftUs))
-  }
-
-  /** By the algorithm, whether the key is blocked or not. */
-  private decideFreely(
-    nowUs: number,
-    subject: string,
-    cost: number,
-    maxWaitUs: number,
-    commit: boolean,
-  ): Decision {
-    const slot = this.slotOf.get(subject)
-    if (slot === undefined) return this.meet(nowUs, subject, cost, maxWaitUs, commit)
-    const page = this.pageOf(slot)
-    const decision = this.algorithm.step(page.state, this.present(page, slot), nowUs, cost, maxWaitUs, commit)
-    return this.outgrowsLanes && this.reclaims(decision, nowUs)
-      ? this.decideFreely(nowUs, subject, decision.allowed ? 0 : cost, maxWaitUs, commit)
-      : decision
   }
 
   /** Decides for a key that is not held, and holds it once it has been granted something. */
@@ -205,7 +196,7 @@ export class MemoryLedger implements Ledger<false> {
     this.hold(subject)
     // The figures of a grant may be those of a log without room.
     return this.outgrowsLanes && decision.code !== undefined
-      ? this.decideFreely(nowUs, subject, 0, 0, false)
+      ? this.decideAt(nowUs, subject, 0, 0, false)
       : decision
   }
 
@@ -257,20 +248,22 @@ export class MemoryLedger implements Ledger<false> {
 
   /** What is held against a key; undefined when there is no room for it. */
   private penaltyOf(subject: string, nowUs: number, isUrgent: boolean): Penalty | undefined {
-    this.penalties.sweep(nowUs, PENALTIES_PER_SWEEP)
-    if (this.penalties.has(subject)) return this.penalties.of(subject)
+    const penalties = this.penalties ?? new Penalties()
+    this.penalties = penalties
+    penalties.sweep(nowUs, PENALTIES_PER_SWEEP)
+    if (penalties.has(subject)) return penalties.of(subject)
     if (this.keys >= this.maxKeys) {
-      const candidate = this.candidate(nowUs)
+      const candidate = this.candidate(nowUs, penalties)
       if (candidate.passesInUs > 0 && !this.forgetsRefused && !isUrgent) return undefined
       this.makeRoom(candidate)
     }
-    return this.penalties.of(flatCopy(subject))
+    return penalties.of(flatCopy(subject))
   }
 
   /** What may be forgotten: states of keys as long as penalties leave them half of the room, then penalties. */
-  private candidate(nowUs: number): Candidate {
-    const hasPenalties = this.slotOf.size === 0 || this.penalties.size > this.maxKeys / 2
-    const penalized = hasPenalties ? (this.penalties.least(SAMPLES) as Penalized) : undefined
+  private candidate(nowUs: number, penalties = this.penalties): Candidate {
+    const isFair = this.slotOf.size > 0 && (penalties?.size ?? 0) <= this.maxKeys / 2
+    const penalized = isFair ? undefined : (penalties?.least(SAMPLES) as Penalized)
     if (penalized === undefined || (penalized.isByHand && this.slotOf.size > 0))
       return this.leastLoaded(nowUs)
     const { subject, blockedUntilUs } = penalized
@@ -308,7 +301,7 @@ export class MemoryLedger implements Ledger<false> {
           'the least of their limit in use first. Raise maxKeys if that many clients are real.',
       )
     if (subject === undefined) this.forget(this.pageOf(slot).keys[slot & PAGE_MASK] as string, slot)
-    else this.penalties.lift(subject)
+    else this.penalties?.lift(subject)
   }
 
   private noRoom(waitUs: number): Decision {
@@ -328,7 +321,7 @@ export class MemoryLedger implements Ledger<false> {
    */
   private sweep(nowUs: number, slots: number): void {
     this.sweepsIn = SLOTS_PER_SWEEP
-    if (this.penalties.size > 0) this.penalties.sweep(nowUs, PENALTIES_PER_SWEEP)
+    this.penalties?.sweep(nowUs, PENALTIES_PER_SWEEP)
     this.forgetRested(nowUs - Math.max(LEAST_REST_US, (this.algorithm.policy.windowMs ?? 0) * 1000), slots)
   }
 

@@ -24,8 +24,9 @@ export class RedisLedger implements Ledger<true> {
   private readonly shelf: Shelf
   private readonly name: string
   private readonly clock: Clock
-  /** The first of the eras that this process has seen, and the present one. */
+  /** The first of the latest eras of this process, how many came after it, and the present one. */
   private firstEra: Era
+  private erasSince = 0
   era: Era
   terms: Terms
   private stateTail: string
@@ -118,7 +119,12 @@ export class RedisLedger implements Ledger<true> {
     if (terms.twin === twin && algorithm.lanes === this.algorithm.lanes) {
       this.era.next = era
       if (nowUs === false) this.tellSince(era)
-    } else this.firstEra = era
+      // States older than that are converted as of now.
+      if (++this.erasSince > MOST_ERAS) this.firstEra = this.firstEra.next as Era
+    } else {
+      this.firstEra = era
+      this.erasSince = 0
+    }
     this.era = era
     this.terms = terms
     this.stateTail = `}:${this.name}:${algorithm.name}`
@@ -286,3 +292,4 @@ type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
 const LONGEST = 1e300
 const DRAIN_ATTEMPTS = 10
 const CONVERT_ATTEMPTS = 10
+const MOST_ERAS = 255

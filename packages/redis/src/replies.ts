@@ -15,8 +15,7 @@ export function numberIn(value: unknown): number {
   if (typeof value === 'number') return value
   if (value === 'inf') return Number.POSITIVE_INFINITY
   const number = typeof value === 'string' && value !== '' ? Number(value) : Number.NaN
-  if (Number.isNaN(number))
-    throw new TypeError('the server has answered with what is no reply of a script of ours')
+  if (Number.isNaN(number)) throw noReply()
   return number
 }
 

@@ -24,8 +24,8 @@ export interface RedisStoreOptions {
 export interface RedisStore extends AsyncStore {
   /**
    * The keys that have a state on the server, of one limiter or of all with this prefix, by SCAN: while keys come and go,
-   * one that was there all the time is listed at least once. A
-   * `keyPrefix` of the client's own is not seen through; state a `prefix` here instead.
+   * one that was there all the time is listed at least once. It does not see through a `keyPrefix` of the client's own;
+   * state a `prefix` here instead. Ends with an error of code SLUICE_STORE_ERROR when the server does not answer.
    *
    * @example
    * for await (const { key, name } of store.list({ name: 'per-user' })) console.log(name, key)
