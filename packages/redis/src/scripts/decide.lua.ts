@@ -58,6 +58,15 @@ local function booked(reply, wait, a, s, now)
 end
 `
 
+/** A grant whose figures go out as they are. */
+const PLAIN_GRANT = `
+if wait == 0 and retry == 0 and abs(f) < 4000000000000000 and g < 4000000000000000 then
+  if h then return {f, g, h} end
+  if g == 0 then return f end
+  return {f, g}
+end
+`
+
 export function decideScript(twin: Twin): string {
   return `${PRELUDE}${TIME}${openOf(twin)}${twin.step}
 local p = cjson.decode(ARGV[1])
@@ -86,7 +95,7 @@ if retry == 0 and cost > 0 and mode > 0 then
     return booked(told(0, 0, 0, f, g, h), wait, a, s, now)
   end
 end
-${twin.hasWholeFigures ? 'if wait == 0 and retry == 0 and g == 0 and f < 4000000000000000 then return f end' : ''}
+${twin.hasWholeFigures ? PLAIN_GRANT : ''}
 ${TOLD}
 return told(wait, retry, 0, f, g, h)
 `

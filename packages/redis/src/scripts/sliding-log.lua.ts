@@ -130,6 +130,7 @@ export const slidingLogTwin: Twin = {
   name: 'sliding-log',
   args: 3,
   lanes: '1',
+  hasWholeFigures: true,
   constants: () => [],
   access: { open: OPEN, save: SAVE, parts: PARTS },
   step: `
@@ -198,7 +199,7 @@ local function step(a, s, now, cost, maxWait, commit)
       empty(s)
     end
     append(s, at, cost)
-    look(a, s, at)
+    s.oldest, s.used = s.first, s.permits
   end
   return 0, 0, figures(a, s, now)
 end

@@ -11,6 +11,7 @@ export const slidingWindowTwin: Twin = {
   name: 'sliding-window',
   args: 3,
   lanes: '2 * (a[3] + 1)',
+  hasWholeFigures: true,
   constants: ([, windowUs = 0, slices = 0]) => [Math.ceil(windowUs / slices), slices + 1],
   step: `
 local function segmentAt(a, at)

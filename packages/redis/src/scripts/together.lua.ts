@@ -107,7 +107,7 @@ local function grantAll()
   local steps, rests = {}, {}
   ${made.join('')}
   local found = redis.call('MGET', unpack(KEYS))
-  local states, reply = {}, {}
+  local states, lengths, reply = {}, {}, {}
   for i = 1, #asks do
     local ask = asks[i]
     local number, a, cost = ask[1], ask[2], ask[3]
@@ -127,14 +127,13 @@ local function grantAll()
     s[n + 2] = now
     for arg = 1, count do s[n + 2 + arg] = a[arg] end
     s[n + 3 + count] = ${MARK}
-    states[i] = s
-    s.n = n
+    states[i], lengths[i] = s, n
     reply[2 * i - 1], reply[2 * i] = f, g
   end
   for i = 1, #asks do
     local ask, s = asks[i], states[i]
     if not ask[4] then
-      local number, a, n = ask[1], ask[2], s.n
+      local number, a, n = ask[1], ask[2], lengths[i]
       local value
       ${packed.join('')}
       end
