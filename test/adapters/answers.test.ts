@@ -1,9 +1,9 @@
 import { createHmac } from 'node:crypto'
 import { createLimiter, fixedWindow, type Limiter, tokenBucket } from '@sluice/core'
 import type { Outcome, Refusal } from '@sluice/core/http'
-import { manualClock } from '@sluice/core/testing'
 import request from 'supertest'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
+import { clock, closing } from '../support/each-test.js'
 import { failsAt, scriptedStore } from '../support/scripted-store.js'
 import { type Door, doors, type Rate } from '../support/servers/app.js'
 import { type AnyRequest, type App, type Limit, type Passage, servers } from '../support/servers/index.js'
@@ -19,17 +19,6 @@ const PROBLEM = {
   'violated-policies': ['default'],
 }
 const REFUSED_BODY = JSON.stringify(PROBLEM)
-
-const closing: (() => Promise<void>)[] = []
-let clock = manualClock()
-
-beforeEach(() => {
-  clock = manualClock()
-})
-
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
-})
 
 const FAILURE = new Error('the audit log is down')
 const fail = (): never => {

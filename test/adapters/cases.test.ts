@@ -6,29 +6,18 @@ import {
   type SyncStore,
   tokenBucket,
 } from '@sluice/core'
-import { manualClock } from '@sluice/core/testing'
 import { type RateLimitOptions as ExpressOptions, rateLimit as expressRateLimit } from '@sluice/express'
 import type { RateLimitOptions as FastifyOptions } from '@sluice/fastify'
 import { type RateLimitOptions as KoaOptions, rateLimit as koaRateLimit } from '@sluice/koa'
 import request from 'supertest'
-import { afterEach, beforeEach, describe, expect, expectTypeOf, it, test, vi } from 'vitest'
+import { describe, expect, expectTypeOf, it, test, vi } from 'vitest'
+import { clock, closing } from '../support/each-test.js'
 import { scriptedStore } from '../support/scripted-store.js'
 import { type AnyRequest, type App, type Limit, type Passage, servers } from '../support/servers/index.js'
 
 /*
  * Bug reports of other limiters, on every adapter. Time stands still unless a test moves it.
  */
-
-const closing: (() => Promise<void>)[] = []
-let clock = manualClock()
-
-beforeEach(() => {
-  clock = manualClock()
-})
-
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
-})
 
 /** Gives the connection the peer address that the request asks for, for the framework to find where it looks. */
 function peerOfHeader({ req }: Passage): void {

@@ -11,10 +11,10 @@ import {
   unlimited,
 } from '@sluice/core'
 import { addressKey, type Refusal, type RequestKey } from '@sluice/core/http'
-import { manualClock } from '@sluice/core/testing'
 import { parseList, serializeList } from 'structured-headers'
 import request from 'supertest'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import { clock, closing } from '../support/each-test.js'
 import { type AnyRequest, type App, type Limit, type Passage, servers } from '../support/servers/index.js'
 
 /*
@@ -24,17 +24,6 @@ import { type AnyRequest, type App, type Limit, type Passage, servers } from '..
 const REFUSED_BODY =
   '{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded",' +
   '"status":429,"violated-policies":["default"]}'
-
-const closing: (() => Promise<void>)[] = []
-let clock = manualClock()
-
-beforeEach(() => {
-  clock = manualClock()
-})
-
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
-})
 
 /** A limiter one can look into, and how much it has charged: nothing at all, if `keys` is 0. */
 function watched(limit: number, window: Duration = '1m', name?: string) {

@@ -1,26 +1,15 @@
 import { connect } from 'node:net'
 import { type Algorithm, createLimiter, memoryStore, tokenBucket } from '@sluice/core'
-import { type ManualClock, manualClock } from '@sluice/core/testing'
 import request from 'supertest'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { asynchronous } from '../support/async-store.js'
+import { clock, closing } from '../support/each-test.js'
 import { type App, servers } from '../support/servers/index.js'
 
 /*
  * What lies between the options: callbacks that fail without an error, connections with several requests, dry runs while
  * a store fails, and limits of several middlewares.
  */
-
-const closing: (() => Promise<void>)[] = []
-let clock: ManualClock
-
-beforeEach(() => {
-  clock = manualClock()
-})
-
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
-})
 
 describe.each(servers)('on $name', ({ start }) => {
   async function serve(app: App) {

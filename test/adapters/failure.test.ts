@@ -2,9 +2,9 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createLimiter, type Decision, type OnStoreError, tokenBucket } from '@sluice/core'
 import type { Outcome } from '@sluice/core/http'
-import { manualClock } from '@sluice/core/testing'
 import request from 'supertest'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
+import { clock, closing } from '../support/each-test.js'
 import {
   answersLate,
   DOWN,
@@ -27,17 +27,6 @@ import { servers } from '../support/servers/index.js'
 const UNAVAILABLE =
   '{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",' +
   '"title":"Temporary Reduced Capacity","status":503}'
-
-const closing: (() => Promise<void>)[] = []
-let clock = manualClock()
-
-beforeEach(() => {
-  clock = manualClock()
-})
-
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
-})
 
 /** Where it is said what a failure means. */
 type Where = 'limiter' | 'route'

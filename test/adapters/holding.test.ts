@@ -1,27 +1,16 @@
 import { get } from 'node:http'
 import { createLimiter, type LimiterOptions, leakyBucket, tokenBucket } from '@sluice/core'
-import { type ManualClock, manualClock } from '@sluice/core/testing'
 import { rateLimit } from '@sluice/express'
 import { rateLimit as fastifyRateLimit } from '@sluice/fastify'
 import Fastify from 'fastify'
 import request from 'supertest'
-import { afterEach, beforeEach, describe, expect, it, test, vi } from 'vitest'
+import { describe, expect, it, test, vi } from 'vitest'
+import { clock, closing } from '../support/each-test.js'
 import { type App, servers } from '../support/servers/index.js'
 
 /*
  * Requests that are held until their permits are there. Time stands still unless a test moves it.
  */
-
-const closing: (() => Promise<void>)[] = []
-let clock: ManualClock
-
-beforeEach(() => {
-  clock = manualClock()
-})
-
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
-})
 
 /** One permit a second, for everybody together. */
 function oneASecond(options: LimiterOptions = {}) {

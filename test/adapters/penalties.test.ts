@@ -1,9 +1,9 @@
 import { createServer } from 'node:http'
 import { combine, createLimiter, type Decision, type Duration, tokenBucket } from '@sluice/core'
 import { limitRoute, type Outcome, type Refusal, type RefusedError } from '@sluice/core/http'
-import { manualClock } from '@sluice/core/testing'
 import request from 'supertest'
-import { afterEach, beforeEach, describe, expect, it, test, vi } from 'vitest'
+import { describe, expect, it, test, vi } from 'vitest'
+import { clock, closing } from '../support/each-test.js'
 import { failsAt, scriptedStore } from '../support/scripted-store.js'
 import { Log, running } from '../support/servers/app.js'
 import {
@@ -19,17 +19,6 @@ import {
  * Clients that are refused for more than a mere excess, and refusals that are errors. Time stands still unless a test
  * moves it.
  */
-
-const closing: (() => Promise<void>)[] = []
-let clock = manualClock()
-
-beforeEach(() => {
-  clock = manualClock()
-})
-
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
-})
 
 const ABNORMAL = {
   type: 'https://iana.org/assignments/http-problem-types#abnormal-usage-detected',

@@ -1,31 +1,20 @@
 import { get } from 'node:http'
 import { combine, createLimiter, type Duration, fixedWindow, leakyBucket, tokenBucket } from '@sluice/core'
 import type { Refusal } from '@sluice/core/http'
-import { manualClock } from '@sluice/core/testing'
 import { rateLimit } from '@sluice/express'
 import { rateLimit as fastifyRateLimit } from '@sluice/fastify'
 import { rateLimit as koaRateLimit } from '@sluice/koa'
 import { fastify } from 'fastify'
 import { parseList, serializeList } from 'structured-headers'
 import request from 'supertest'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
+import { clock, closing } from '../support/each-test.js'
 import { scriptedStore, unhandledDuring } from '../support/scripted-store.js'
 import { type AnyRequest, type App, type Limit, type Passage, servers } from '../support/servers/index.js'
 
 /*
  * Several policies on one route, and limits on several levels of an app. Time stands still unless a test moves it.
  */
-
-const closing: (() => Promise<void>)[] = []
-let clock = manualClock()
-
-beforeEach(() => {
-  clock = manualClock()
-})
-
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
-})
 
 const ann = () => 'ann'
 

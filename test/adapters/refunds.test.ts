@@ -14,10 +14,10 @@ import {
   tokenBucket,
 } from '@sluice/core'
 import type { Ending, Outcome } from '@sluice/core/http'
-import { manualClock } from '@sluice/core/testing'
 import { parseList } from 'structured-headers'
 import request from 'supertest'
-import { afterEach, beforeEach, describe, expect, it, test, vi } from 'vitest'
+import { describe, expect, it, test, vi } from 'vitest'
+import { clock, closing } from '../support/each-test.js'
 import { answersLate, failsAt, scriptedStore, unhandledDuring, works } from '../support/scripted-store.js'
 import {
   type AnyRequest,
@@ -32,17 +32,6 @@ import {
  * What becomes of the permits of a request when it has ended: given back, kept, or taken only now. Time stands still
  * unless a test moves it.
  */
-
-const closing: (() => Promise<void>)[] = []
-let clock = manualClock()
-
-beforeEach(() => {
-  clock = manualClock()
-})
-
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
-})
 
 const ann = () => 'ann'
 

@@ -14,11 +14,12 @@ import { manualClock } from '@sluice/core/testing'
 import fc from 'fast-check'
 import { parseList } from 'structured-headers'
 import request from 'supertest'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { type Dialect, fieldsOf, type HeaderStyle } from '../../packages/core/src/http/dialects.js'
 import { type PolicyReport, reportOf, retryAfterSeconds } from '../../packages/core/src/http/headers.js'
 import { problemBody, refusalProblem } from '../../packages/core/src/http/problem.js'
 import { asynchronous } from '../support/async-store.js'
+import { clock, closing } from '../support/each-test.js'
 import { type AnyRequest, type App, type Limit, servers } from '../support/servers/index.js'
 import { policy } from './notation.js'
 import { limitsOf, readBack } from './read-back.js'
@@ -675,17 +676,6 @@ describe('the figures of algorithms (section 4)', () => {
       RateLimit: '"a";r=1;t=50',
     })
   })
-})
-
-const closing: (() => Promise<void>)[] = []
-let clock = manualClock()
-
-beforeEach(() => {
-  clock = manualClock()
-})
-
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
 })
 
 interface Spending {
