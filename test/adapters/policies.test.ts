@@ -512,6 +512,18 @@ describe.each(servers)('on $name', ({ start }) => {
   })
 
   describe('limits on several levels', () => {
+    it('speak the dialect of the first, because nobody reads two', async () => {
+      const server = await serve({
+        app: [{ name: 'app', limit: 9, window: '1m', headers: 'draft-7', clock }],
+        route: [{ name: 'route', limit: 3, window: '1m', clock }],
+      })
+      const { headers } = await request(server.url).get('').expect(200)
+      expect(headers).toMatchObject({
+        ratelimit: 'limit=3, remaining=2, reset=40',
+        'ratelimit-policy': expect.not.stringContaining('"'),
+      })
+    })
+
     it('compose: of several policies on each, every one is listed and the first that refuse answer', async () => {
       const server = await serve({
         app: [

@@ -93,6 +93,13 @@ describe.each(KINDS)('acquire, $kind', ({ make }) => {
     expect(log.entries).toEqual(['a after 1000 (waited 1000)'])
   })
 
+  test('says of what can never pass that waiting does not help', async () => {
+    const limiter = createLimiter(tokenBucket({ limit: 5, window: '1s' }), { name: 'mail' })
+    await expect(limiter.acquire('k', { cost: 6 })).rejects.toThrow(
+      "limiter 'mail' refused: so much never passes",
+    )
+  })
+
   test('refuses at once what would wait longer than maxWait, and takes nothing', async () => {
     const { limiter } = setUp(make())
     await limiter.tryAcquire('key')

@@ -8,8 +8,8 @@ import {
 } from '@sluice/core'
 import { type ManualClock, manualClock } from '@sluice/core/testing'
 import { type RedisClient, type RedisStore, redisStore } from '@sluice/redis'
-import { Redis } from 'ioredis'
-import { createClient } from 'redis'
+import { Cluster, Redis } from 'ioredis'
+import { createClient, createCluster } from 'redis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ALGORITHMS, asOnRedis } from './algorithms.js'
 import { CLIENTS, type Connection } from './connect.js'
@@ -233,7 +233,7 @@ describe.each(['ioredis', 'node-redis'] as const)('a client like %s', shape => {
       'OK',
       '',
       {},
-      Buffer.from('0'),
+      Buffer.from('OK'),
       [],
       [null],
       [0, 'a'],
@@ -271,6 +271,8 @@ test.each([
   ['an object', {}],
   ['a class', Redis],
   ['a promise of a client', Promise.resolve(createClient())],
+  ['a cluster of ioredis', new Cluster([{ port: 1 }], { lazyConnect: true })],
+  ['a cluster of node-redis', createCluster({ rootNodes: [{}] })],
   ['what has an EVALSHA that is no function', { evalsha: true, evalSha: 'yes' }],
 ])('%s is no client', (_, client) => {
   const code = 'SLUICE_INVALID_OPTION'

@@ -146,6 +146,8 @@ function kept<T>(
     // What is no promise, or only looks like one, is not to be trusted with callbacks.
     answer = made instanceof Promise ? made : Promise.resolve(made as T)
   } catch (error) {
+    // An algorithm that the store does not know is not the store's fault.
+    if ((error as { code?: unknown } | null | undefined)?.code === 'SLUICE_INVALID_OPTION') throw error
     answer = Promise.reject(error)
   }
   return deadlines.keep(answer, isAnswer, failed)

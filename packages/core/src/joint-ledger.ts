@@ -40,6 +40,7 @@ export function decideJointly(
   commit: boolean,
   books = false,
 ): MaybePromise<JointBooked> {
+  if (asks.length === 1) return decideAlone(asks[0] as JointAsk, commit, books)
   const together = togetherOf(asks)
   if (together !== undefined) return decideTogether(together, asks, commit, books)
   return proceed(look(asks), decisions => {
@@ -48,10 +49,24 @@ export function decideJointly(
   })
 }
 
+/** One ask takes no look first. */
+function decideAlone(ask: JointAsk, commit: boolean, books: boolean): MaybePromise<JointBooked> {
+  const { limiter, key, cost, isCheck = false } = ask
+  const takes = commit && !isCheck
+  const decided: MaybePromise<Booked> =
+    takes && books
+      ? limiter.ledger.book(key, cost, 0)
+      : proceed<Decision, Booked>(limiter.ledger.decide(key, cost, 0, takes), decision => ({ decision }))
+  return proceed(decided, booked => ({
+    decision: jointDecision([ask], [booked.decision]),
+    booking: jointBooking([ask], [booked]),
+  }))
+}
+
 /** What decides over all of them at once, if they are on one store that can. */
 function togetherOf(asks: readonly JointAsk[]): Together | undefined {
   const together = asks[0]?.limiter.ledger.together
-  if (asks.length < 2 || together === undefined) return undefined
+  if (together === undefined) return undefined
   return asks.every(({ limiter }) => limiter.ledger.together === together) ? together : undefined
 }
 

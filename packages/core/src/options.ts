@@ -47,9 +47,11 @@ export function callable(option: string, value: unknown): void {
 
 /** What others call an option of ours. */
 const FOREIGN_NAMES: Readonly<Record<string, string>> = {
+  algorithm: 'limiter',
   ban: 'block',
   blacklist: 'deny',
   blockDuration: 'block',
+  burst: 'limiter',
   capacity: 'burst',
   continueExceeding: 'block',
   count: 'limit',
@@ -60,6 +62,7 @@ const FOREIGN_NAMES: Readonly<Record<string, string>> = {
   errorResponseBuilder: 'body',
   exponentialBackoff: 'block',
   generateKey: 'key',
+  global: 'limiter',
   handler: 'onRefused',
   id: 'key',
   identifier: 'name',

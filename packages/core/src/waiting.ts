@@ -426,8 +426,9 @@ class Line<Async extends boolean> {
   }
 
   private refused(decision: Decision, isFull: boolean): RateLimitedError {
-    const tooLong = isBlocked(decision) ? 'the key is blocked' : 'the wait would be longer than maxWait'
-    const reason = isFull ? 'too many wait already' : tooLong
+    const { waitUs } = decision
+    const tooLong = waitUs === Infinity ? 'so much never passes' : 'the wait would be longer than maxWait'
+    const reason = isFull ? 'too many wait already' : isBlocked(decision) ? 'the key is blocked' : tooLong
     return new RateLimitedError(this.host.name, this.key, decision, reason)
   }
 

@@ -59,6 +59,10 @@ export interface Commands {
 /** Throws for what is no client of Redis. */
 export function commandsOf(client: unknown): Commands {
   const { evalsha, evalSha } = (client ?? {}) as Partial<IoredisLike & NodeRedisLike>
+  // What is decided together may lie on several servers of a cluster.
+  const { isCluster, nodeClient } = (client ?? {}) as { isCluster?: unknown; nodeClient?: unknown }
+  if (isCluster === true || nodeClient !== undefined)
+    throw invalid(TypeError, 'client', 'a client of one server, not of a cluster', client)
   if (typeof evalsha === 'function') return ioredis(client as IoredisLike)
   if (typeof evalSha === 'function') return nodeRedis(client as NodeRedisLike)
   throw invalid(TypeError, 'client', 'a client of ioredis or node-redis', client)

@@ -4,7 +4,8 @@ import { invalid } from '@sluice/core/store'
 /*
  * What keys are called on the server:
  *
- *     <prefix>:{<subject>}:<name of the limiter>:<algorithm>      the state of a subject
+ *     <prefix>:{<subject>}:<name of the limiter>:<algorithm>      the state of a subject; a slidingWindow of other than 10
+ *                                                                 slices ends with .<slices>, as its states differ in length
  *     <prefix>:{<subject>}:<name of the limiter>:penalty          what is held against it
  *     <prefix>:{<subject>}:<name of the limiter>:given:<id>       that a booking has been given back
  *

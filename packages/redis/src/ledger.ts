@@ -1,5 +1,5 @@
 import type { Algorithm, Booked, Booking, Clock, Decision, Ledger } from '@sluice/core'
-import { convertSince, type Era, type Ladder, sameArgs, systemClock, type Together } from '@sluice/core/store'
+import { type Era, type Ladder, sameArgs, systemClock, type Together } from '@sluice/core/store'
 import type { Commands } from './clients.js'
 import { escaped } from './keys.js'
 import { argsIn, bookedIn, decisionIn, numberIn, type RedisBooking } from './replies.js'
@@ -24,21 +24,19 @@ export class RedisLedger implements Ledger<true> {
   private readonly shelf: Shelf
   private readonly name: string
   private readonly clock: Clock
-  /** The first of the latest eras of this process, how many came after it, and the present one. */
+  /** The first of the latest eras of this process, how many came after it, and what holds now. */
   private firstEra: Era
   private erasSince = 0
-  era: Era
-  terms: Terms
-  private stateTail: string
+  present: Present
   private readonly penaltyTail: string
 
   constructor(shelf: Shelf, name: string, algorithm: Algorithm, clock: Clock) {
     this.shelf = shelf
     this.name = name
     this.clock = clock
-    this.firstEra = this.era = { algorithm, sinceUs: 0, next: undefined }
-    this.terms = new Terms(algorithm)
-    this.stateTail = `}:${name}:${algorithm.name}`
+    const terms = new Terms(algorithm)
+    this.firstEra = { algorithm, sinceUs: 0, next: undefined }
+    this.present = { era: this.firstEra, terms, stateTail: tailOf(name, terms) }
     this.penaltyTail = `}:${name}:penalty`
   }
 
@@ -46,17 +44,13 @@ export class RedisLedger implements Ledger<true> {
     return this.shelf.together
   }
 
-  get algorithm(): Algorithm {
-    return this.era.algorithm
-  }
-
   decide(key: string, cost: number, maxWaitUs: number, commit: boolean): Promise<Decision> {
-    const { algorithm } = this.terms
+    const { algorithm } = this.present.terms
     return this.ask(key, cost, maxWaitUs, commit ? 1 : 0, reply => decisionIn(reply, algorithm))
   }
 
   book(key: string, cost: number, maxWaitUs: number): Promise<Booked> {
-    const { era } = this
+    const { era } = this.present
     return this.ask(key, cost, maxWaitUs, 2, reply => bookedIn(reply, cost, era, this.shelf.nextId))
   }
 
@@ -69,20 +63,18 @@ export class RedisLedger implements Ledger<true> {
   }
 
   async release(key: string, permits: number): Promise<number> {
-    const { twin } = this.terms
     if (permits === 0) return 0
-    return numberIn(await this.whole(twin, key, 'release', [permits]))
+    const givenKey = this.givenKey(key, this.shelf.nextId())
+    return numberIn(
+      await this.whole(this.present, this.keysOf(key), 'release', [permits], undefined, givenKey),
+    )
   }
 
-  /** What is there may be taken by somebody else before it is drained; then there is less. */
+  /** What is there, or less if somebody else was faster. */
   async drain(key: string): Promise<number> {
-    for (let attempt = 0; attempt < DRAIN_ATTEMPTS; attempt++) {
-      const { remaining } = await this.decide(key, 0, 0, false)
-      if (remaining === 0 || remaining === Number.POSITIVE_INFINITY) return 0
-      const { allowed } = await this.decide(key, remaining, 0, true)
-      if (allowed) return remaining
-    }
-    return 0
+    const { remaining } = await this.decide(key, 0, 0, false)
+    if (remaining === 0 || remaining === Number.POSITIVE_INFINITY) return 0
+    return numberIn(await this.whole(this.present, this.keysOf(key), 'drain', [remaining]))
   }
 
   async block(key: string, forUs: number): Promise<void> {
@@ -98,26 +90,23 @@ export class RedisLedger implements Ledger<true> {
   }
 
   async reset(key: string): Promise<void> {
-    await this.shelf.commands.unlink([this.stateKey(key), this.penaltyKey(key)])
+    await this.shelf.commands.unlink(this.keysOf(key))
   }
 
   /**
    * Changes the options at once, whether the server answers or not. It is asked for the time from which they hold; until it
    * has said so they hold from when a key is next seen.
    */
-  async update(algorithm: Algorithm): Promise<void> {
-    const { twin } = this.terms
-    const terms = new Terms(algorithm)
-    if (terms.twin === twin && sameArgs(algorithm, this.algorithm)) return
+  update(algorithm: Algorithm): Promise<void> {
+    const { terms, era: before } = this.present
+    const next = new Terms(algorithm)
+    if (next.twin === terms.twin && sameArgs(algorithm, terms.algorithm)) return Promise.resolve()
     const nowUs = this.nowUs()
-    const era: Era = {
-      algorithm,
-      sinceUs: nowUs === false ? Number.POSITIVE_INFINITY : nowUs,
-      next: undefined,
-    }
+    const sinceUs = nowUs === false ? Number.POSITIVE_INFINITY : nowUs
+    const era: Era = { algorithm, sinceUs, next: undefined }
     // Other algorithms, and states of another length, are not converted to.
-    if (terms.twin === twin && algorithm.lanes === this.algorithm.lanes) {
-      this.era.next = era
+    if (next.twin === terms.twin && algorithm.lanes === terms.algorithm.lanes) {
+      before.next = era
       if (nowUs === false) this.tellSince(era)
       // States older than that are converted as of now.
       if (++this.erasSince > MOST_ERAS) this.firstEra = this.firstEra.next as Era
@@ -125,36 +114,29 @@ export class RedisLedger implements Ledger<true> {
       this.firstEra = era
       this.erasSince = 0
     }
-    this.era = era
-    this.terms = terms
-    this.stateTail = `}:${this.name}:${algorithm.name}`
+    this.present = { era, terms: next, stateTail: tailOf(this.name, next) }
     this.shelf.changed(this.name, algorithm)
+    return Promise.resolve()
   }
 
   /** The key of a subject's state, and of what is held against it. */
   keysOf(key: string): [state: string, penalty: string] {
     const head = `${this.shelf.prefix}{${escaped(key)}`
-    return [head + this.stateTail, head + this.penaltyTail]
+    return [head + this.present.stateTail, head + this.penaltyTail]
   }
 
   /** How a state that was written under other args is to be converted: by the changes that this process knows of, or now. */
-  conversionsFrom(twin: Twin, args: readonly number[]): readonly unknown[] {
-    const known = this.erasFrom(args)
-    if (known === undefined) return [[[...args, ...twin.constants(args)], this.terms.numbers, false]]
-    const conversions: unknown[] = []
-    for (let era = known; era.next !== undefined; era = era.next)
-      conversions.push([
-        numbersOf(twin, era.algorithm),
-        numbersOf(twin, era.next.algorithm),
-        Number.isFinite(era.next.sinceUs) && era.next.sinceUs,
-      ])
-    return conversions
+  conversionsFrom(args: readonly number[], { era, terms }: Present): readonly unknown[] {
+    const known = this.eraOf(args, era)
+    return known === undefined
+      ? [[[...args, ...terms.twin.constants(args)], terms.numbers, false]]
+      : (changes(known, era, terms.twin) as unknown[])
   }
 
-  /** Whose args they are, if this process has changed from them. */
-  private erasFrom(args: readonly number[]): Era | undefined {
+  /** The latest era before another one whose args they are, if this process has had one. */
+  private eraOf(args: readonly number[], until: Era): Era | undefined {
     let latest: Era | undefined
-    for (let era: Era | undefined = this.firstEra; era !== undefined && era !== this.era; era = era.next)
+    for (let era: Era | undefined = this.firstEra; era !== undefined && era !== until; era = era.next)
       if (sameArgs(era.algorithm, { args })) latest = era
     return latest
   }
@@ -167,46 +149,50 @@ export class RedisLedger implements Ledger<true> {
     mode: 0 | 1 | 2,
     read: (reply: unknown) => T,
   ): Promise<T> {
-    const { terms } = this
-    const { twin, scripts } = terms
+    const { present } = this
+    const { terms } = present
+    const keys = this.keysOf(key)
     const wait = Math.min(maxWaitUs, LONGEST)
-    const rest = [cost, wait, mode] as const
-    const readWhole = (args?: readonly number[]) => this.whole(twin, key, 'decide', rest, args).then(read)
+    const readWhole = (args?: readonly number[]) =>
+      this.whole(present, keys, 'decide', [cost, wait, mode], args).then(read)
     // At a limit of 0 there is nothing to be quick about.
     if (terms.isClosed) return readWhole()
     const argument = terms.argument(cost, wait, mode, this.nowUs())
-    return this.shelf.commands.run(scripts.decide, this.keysOf(key), argument, (reply): T | Promise<T> => {
+    return this.shelf.commands.run(terms.scripts.decide, keys, argument, (reply): T | Promise<T> => {
       const args = argsIn(reply)
       return args === undefined ? read(reply) : readWhole(args)
     }) as Promise<T>
   }
 
   private async giveBack(verb: 'cancel' | 'refund', key: string, booking: RedisBooking): Promise<number> {
-    const { twin } = this.terms
-    if (twin.name !== booking.era.algorithm.name) return 0
-    convertSince(booking.era, booking.mark, 0)
-    booking.era = this.era
-    const { actUs, cost, birth, mark, id } = booking
-    const rest = [actUs, cost, birth, [...mark]]
-    return numberIn(await this.whole(twin, key, verb, rest, undefined, this.givenKey(key, id)))
+    const { present } = this
+    const { twin } = present.terms
+    const { atUs, actUs, cost, birth, mark, id, era } = booking
+    // What a run of a log is known by stays what it is.
+    const since = twin.access === undefined ? changes(era, present.era, twin) : []
+    if (since === undefined || twin.name !== era.algorithm.name) return 0
+    const rest = [actUs, cost, birth, [...mark], atUs, since]
+    return numberIn(
+      await this.whole(present, this.keysOf(key), verb, rest, undefined, this.givenKey(key, id)),
+    )
   }
 
   /** Runs the script of every verb, again when a state turns out to be written under other args. */
   private async whole(
-    twin: Twin,
-    key: string,
+    present: Present,
+    keys: readonly string[],
     verb: string,
     rest: readonly unknown[],
     stale?: readonly number[],
     givenKey?: string,
   ): Promise<unknown> {
-    const { numbers } = this.terms
-    const keys = givenKey === undefined ? this.keysOf(key) : [...this.keysOf(key), givenKey]
+    const { numbers, scripts } = present.terms
+    const allKeys = givenKey === undefined ? keys : [...keys, givenKey]
     let args = stale
     for (let attempt = 0; attempt < CONVERT_ATTEMPTS; attempt++) {
-      const conversions = args === undefined ? [] : this.conversionsFrom(twin, args)
+      const conversions = args === undefined ? [] : this.conversionsFrom(args, present)
       const argument = JSON.stringify([verb, numbers, this.nowUs(), conversions, ...rest])
-      const reply = await this.shelf.commands.run(scriptsOf(twin).whole, keys, argument, asItIs)
+      const reply = await this.shelf.commands.run(scripts.whole, allKeys, argument, asItIs)
       args = argsIn(reply)
       if (args === undefined) return reply
     }
@@ -231,10 +217,6 @@ export class RedisLedger implements Ledger<true> {
     asked.then(tell, () => {})
   }
 
-  private stateKey(key: string): string {
-    return `${this.shelf.prefix}{${escaped(key)}${this.stateTail}`
-  }
-
   private penaltyKey(key: string): string {
     return `${this.shelf.prefix}{${escaped(key)}${this.penaltyTail}`
   }
@@ -242,6 +224,14 @@ export class RedisLedger implements Ledger<true> {
   private givenKey(key: string, id: string): string {
     return `${this.shelf.prefix}{${escaped(key)}}:${this.name}:given:${id}`
   }
+}
+
+/** What holds now: captured by each ask, because it may change while the server thinks. */
+export interface Present {
+  readonly era: Era
+  readonly terms: Terms
+  /** What the keys of states end with. */
+  readonly stateTail: string
 }
 
 /** An algorithm as its twin is told of it. */
@@ -278,6 +268,26 @@ export class Terms {
   }
 }
 
+/** The changes from one era to a later one as scripts are told them; undefined where it is none. */
+function changes(from: Era, to: Era, twin: Twin): readonly unknown[] | undefined {
+  const made: unknown[] = []
+  let era = from
+  for (; era !== to && era.next !== undefined; era = era.next) {
+    const { algorithm, sinceUs } = era.next
+    made.push([
+      numbersOf(twin, era.algorithm),
+      numbersOf(twin, algorithm),
+      Number.isFinite(sinceUs) && sinceUs,
+    ])
+  }
+  return era === to ? made : undefined
+}
+
+/** States of different lengths lie apart. */
+function tailOf(name: string, { twin, algorithm }: Terms): string {
+  return `}:${name}:${twin.name}${twin.variant?.(algorithm.args) ?? ''}`
+}
+
 function numbersOf(twin: Twin, { args }: Algorithm): readonly number[] {
   return [...args, ...twin.constants(args)]
 }
@@ -290,6 +300,5 @@ type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
 
 /** Stands for Infinity, which JSON has no word for. */
 const LONGEST = 1e300
-const DRAIN_ATTEMPTS = 10
 const CONVERT_ATTEMPTS = 10
 const MOST_ERAS = 255

@@ -7,16 +7,23 @@ export interface RedisBooking extends Booking {
   readonly birth: number
   /** What it is noted by when it is given back. */
   readonly id: string
-  era: Era
+  /** The options it was taken under. */
+  readonly era: Era
 }
 
 /** A number as scripts write it: whole ones as such, others as text. */
-export function numberIn(value: unknown): number {
-  if (typeof value === 'number') return value
+export function numberIn(reply: unknown): number {
+  if (typeof reply === 'number') return reply
+  const value = textIn(reply)
   if (value === 'inf') return Number.POSITIVE_INFINITY
   const number = typeof value === 'string' && value !== '' ? Number(value) : Number.NaN
   if (Number.isNaN(number)) throw noReply()
   return number
+}
+
+/** A text, also where a client gives texts as bytes. */
+function textIn(value: unknown): unknown {
+  return value instanceof Uint8Array ? Buffer.from(value).toString('latin1') : value
 }
 
 export function noReply(): Error {
@@ -25,7 +32,7 @@ export function noReply(): Error {
 
 /** The args of a state that the short script could not read; undefined for a reply that answers. */
 export function argsIn(reply: unknown): readonly number[] | undefined {
-  return Array.isArray(reply) && reply[0] === 'whole' ? reply.slice(1).map(numberIn) : undefined
+  return Array.isArray(reply) && textIn(reply[0]) === 'whole' ? reply.slice(1).map(numberIn) : undefined
 }
 
 /** The decision that a reply tells of; see decide.lua.ts. */

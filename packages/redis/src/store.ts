@@ -141,7 +141,7 @@ function storedKey(text: string, prefix: string): StoredKey | undefined {
   const end = text.indexOf('}:')
   const last = text.lastIndexOf(':')
   if (!text.startsWith(`${prefix}{`) || end === -1 || last <= end + 1) return undefined
-  const algorithm = text.slice(last + 1)
+  const [algorithm = ''] = text.slice(last + 1).split('.')
   if (!STORED.includes(algorithm)) return undefined
   return { name: text.slice(end + 2, last), key: unescaped(text.slice(prefix.length + 1, end)), algorithm }
 }

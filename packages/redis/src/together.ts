@@ -1,7 +1,7 @@
 import type { Booked } from '@sluice/core'
 import type { Together, TogetherAsk } from '@sluice/core/store'
 import type { Commands } from './clients.js'
-import type { RedisLedger } from './ledger.js'
+import type { Present, RedisLedger } from './ledger.js'
 import { argsIn, bookedIn, noReply, numberIn } from './replies.js'
 import { type Company, companyOf } from './twins.js'
 
@@ -12,10 +12,10 @@ export function decideTogether(commands: Commands, nextId: () => string): Togeth
       const merged = mergedByKey(asks)
       const mode = commit ? (books ? 2 : 1) : 0
       const told = (replies: readonly unknown[]) => answersOf(asks, merged, replies)
-      const company = companyOf(merged.map(({ ledger }) => ledger.terms.twin))
+      const company = companyOf(merged.map(({ present }) => present.terms.twin))
       const keys = merged.flatMap(({ keys }) => keys)
       // The short script knows no limit of 0.
-      const script = company.script(merged.some(({ ledger }) => ledger.terms.isClosed))
+      const script = company.script(merged.some(({ present }) => present.terms.isClosed))
       return commands.run(script, keys, argumentOf(company, merged, mode), reply =>
         argsIn(reply) === undefined
           ? told(reply as readonly unknown[])
@@ -33,7 +33,7 @@ export function decideTogether(commands: Commands, nextId: () => string): Togeth
       throw noReply()
     const answers: Booked[] = new Array(asks.length)
     for (const [index, ask] of merged.entries()) {
-      const booked = bookedIn(replyAt(replies, index), ask.cost, ask.era, nextId)
+      const booked = bookedIn(replyAt(replies, index), ask.cost, ask.present.era, nextId)
       for (const place of ask.places) answers[place] = { decision: booked.decision }
       // The first of those that ask the same has the booking of all.
       answers[ask.places[0] as number] = booked
@@ -52,8 +52,8 @@ export function decideTogether(commands: Commands, nextId: () => string): Togeth
     let reply = first
     for (let attempt = 0; attempt < CONVERT_ATTEMPTS * asks.length; attempt++) {
       const [, place, ...args] = reply.map((part, index) => (index === 0 ? 0 : numberIn(part)))
-      const { ledger, conversions } = asks[(place as number) - 1] as Merged
-      conversions.splice(0, Infinity, ...ledger.conversionsFrom(ledger.terms.twin, args))
+      const { ledger, present, conversions } = asks[(place as number) - 1] as Merged
+      conversions.splice(0, Infinity, ...ledger.conversionsFrom(args, present))
       const argument = argumentOf(company, asks, mode)
       reply = await commands.run(company.script(true), keys, argument, reply => reply as readonly unknown[])
       if (argsIn(reply) === undefined) return reply
@@ -69,8 +69,7 @@ function replyAt(replies: readonly unknown[], place: number): unknown {
 
 interface Merged {
   readonly ledger: RedisLedger
-  /** The options at the time of the ask. */
-  readonly era: RedisLedger['era']
+  readonly present: Present
   readonly keys: readonly [state: string, penalty: string]
   readonly isCheck: boolean
   /** Where the asks stand that are one here. */
@@ -88,7 +87,15 @@ function mergedByKey(asks: readonly TogetherAsk[]): readonly Merged[] {
     const keys = own.keysOf(key)
     const same = merged.find(other => other.keys[0] === keys[0] && other.isCheck === isCheck)
     if (same === undefined)
-      merged.push({ ledger: own, era: own.era, keys, isCheck, places: [place], conversions: [], cost })
+      merged.push({
+        ledger: own,
+        present: own.present,
+        keys,
+        isCheck,
+        places: [place],
+        conversions: [],
+        cost,
+      })
     else {
       same.cost += cost
       same.places.push(place)
@@ -100,8 +107,8 @@ function mergedByKey(asks: readonly TogetherAsk[]): readonly Merged[] {
 /** As together.lua.ts takes it. */
 function argumentOf(company: Company, asks: readonly Merged[], mode: number): string {
   let told = ''
-  for (const { ledger, cost, isCheck, conversions } of asks) {
-    const { algorithm, text } = ledger.terms
+  for (const { present, cost, isCheck, conversions } of asks) {
+    const { algorithm, text } = present.terms
     const changes = conversions.length === 0 ? '[]' : JSON.stringify(conversions)
     const number = company.names.indexOf(algorithm.name) + 1
     told += `${told === '' ? '' : ','}[${number},${text},${cost},${isCheck},${changes}]`

@@ -1,4 +1,5 @@
 import type { Limiter } from '../limiter.js'
+import type { Dialect } from './dialects.js'
 import type { PolicyReport } from './headers.js'
 
 /*
@@ -39,6 +40,14 @@ export function reportsSoFar(request: unknown, reports: readonly PolicyReport[])
   return record.reports
 }
 
+/** The dialect of the fields of this request: the first that was spoken, because two on one response can be read by nobody. */
+export function dialectOf(request: unknown, dialect: Dialect | undefined): Dialect | undefined {
+  if (dialect === undefined) return undefined
+  const record = recordOf(request)
+  record.dialect ??= dialect
+  return record.dialect
+}
+
 const RECORD = Symbol('sluice')
 
 interface Host {
@@ -50,11 +59,13 @@ class Requested {
   meetings: Meeting | undefined
   names: Name | undefined
   reports: readonly PolicyReport[] | undefined
+  dialect: Dialect | undefined
 
   constructor() {
     this.meetings = undefined
     this.names = undefined
     this.reports = undefined
+    this.dialect = undefined
   }
 }
 

@@ -15,7 +15,7 @@ import {
   reportOf,
   retryAfterSeconds,
 } from './headers.js'
-import { distinctName, reportsSoFar } from './meetings.js'
+import { dialectOf, distinctName, reportsSoFar } from './meetings.js'
 import type { Exchange, Refusal } from './options.js'
 import {
   abnormalUsage,
@@ -124,7 +124,7 @@ export class Verdicts<X extends Exchange> {
     const reports = idle.length === 0 ? evaluated : this.withIdle(request, evaluated, idle)
     const told = reportsSoFar(request, reports)
     const text = this.policyText(asks, reports)
-    const fields = fieldsOf(reports, rules, clockOf(asks, rules), text, told)
+    const fields = fieldsOf(reports, this.styleOf(request), clockOf(asks, rules), text, told)
     const isSpent = evaluated.some(report => isVisible(report) && floorUnits(report.remaining) === 0)
     const dropsOnRedirect = isSpent ? limitNames(fields) : NO_NAMES
     if (decision.allowed || rules.dryRun) {
@@ -137,6 +137,13 @@ export class Verdicts<X extends Exchange> {
     const problem = refusalProblem(rules.status, reports)
     const refusal = { decision, status: rules.status, retryAfter, problem }
     return this.refused(request, fields, refusal, dropsOnRedirect)
+  }
+
+  /** Who comes later speaks as those before. */
+  private styleOf(request: X[0]): HeaderStyle {
+    const { rules } = this
+    const dialect = dialectOf(request, rules.dialect)
+    return dialect === rules.dialect ? rules : { dialect, legacy: rules.legacy }
   }
 
   private refused(

@@ -3,7 +3,7 @@ import type { Twin } from './twin.js'
 /*
  * Where a state lies: in one string, its lanes, the birth of the key, when it was written and under which args, as doubles, and
  * a byte that marks it as ours. Beside it lies what is held against the key (see penalties.ts of core): refusals, blocks, the end of the block, when all of
- * it is forgotten, how long the ladder remembers. One MGET reads both, to which a value of another type is none; and what has
+ * it is forgotten, how long the ladder remembers, when that was written. One MGET reads both, to which a value of another type is none; and what has
  * not the length and the mark of a state is none either, and is written over by the next grant.
  *
  * `open` returns the state, with s.birth and s.written (0 for a key never seen), and s.isStale when `argsOf` are not those of

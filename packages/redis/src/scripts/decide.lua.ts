@@ -25,10 +25,12 @@ local function ttlOf(a, s, now, isOwnTime)
 end
 `
 
+/** How long a key is blocked; -1 when the clock has jumped back since the penalty was written. */
 export const LEFT = `
 local function leftOf(penalty, now)
-  if not penalty or #penalty ~= 40 then return 0 end
-  local _, _, untilUs = struct.unpack('<ddddd', penalty)
+  if not penalty or #penalty ~= 48 then return 0 end
+  local _, _, untilUs, _, _, written = struct.unpack('<dddddd', penalty)
+  if written - now > JUMP then return -1 end
   return max(untilUs - now, 0)
 end
 `
@@ -74,16 +76,20 @@ local a, cost, maxWait, mode, now = p[1], p[2], p[3], p[4], p[5]
 local isOwnTime = not now
 if isOwnTime then now = time() end
 local s, penalty = open(KEYS[1], KEYS[2], a)
-if s.isStale or s.written - now > JUMP then
+local left = 0
+if penalty then
+  ${LEFT}
+  left = leftOf(penalty, now)
+end
+if s.isStale or left < 0 or s.written - now > JUMP then
   ${partsOf(twin)}
   local reply = {'whole'}
   for _, arg in ipairs(argsOf(a, s)) do reply[#reply + 1] = string.format('%.17g', arg) end
   return reply
 end
-if penalty then
-  ${LEFT}${TOLD}
-  local left = leftOf(penalty, now)
-  if left > 0 then return toldWhileBlocked(a, s, left, now, cost, maxWait) end
+if left > 0 then
+  ${TOLD}
+  return toldWhileBlocked(a, s, left, now, cost, maxWait)
 end
 
 local wait, retry, f, g, h = step(a, s, now, cost, maxWait, mode > 0)

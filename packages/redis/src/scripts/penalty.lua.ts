@@ -13,8 +13,11 @@ local now = p[2]
 local isOwnTime = not now
 if isOwnTime then now = time() end
 local value = redis.call('MGET', KEYS[1])[1]
-local refusals, blocks, untilUs, forgotten, memory = 0, 0, 0, 0, 0
-if value and #value == 40 then refusals, blocks, untilUs, forgotten, memory = struct.unpack('<ddddd', value) end
+local refusals, blocks, untilUs, forgotten, memory, written = 0, 0, 0, 0, 0, 0
+if value and #value == 48 then
+  refusals, blocks, untilUs, forgotten, memory, written = struct.unpack('<dddddd', value)
+  if written - now > JUMP then untilUs, forgotten = untilUs - written + now, forgotten - written + now end
+end
 
 if p[1] == 'time' then return out(now) end
 if now >= forgotten then refusals, blocks, forgotten, memory = 0, 0, 0, 0 end
@@ -33,7 +36,7 @@ else
 end
 forgotten = max(forgotten, max(now, untilUs) + memory)
 local slack = isOwnTime and 1000 or 3600000
-redis.call('SET', KEYS[1], struct.pack('<ddddd', refusals, blocks, untilUs, forgotten, memory), 'PX',
+redis.call('SET', KEYS[1], struct.pack('<dddddd', refusals, blocks, untilUs, forgotten, memory, now), 'PX',
   ceil((forgotten - now) / 1000) + slack)
 return out(max(untilUs - now, 0))
 `

@@ -12,6 +12,7 @@ export const slidingWindowTwin: Twin = {
   args: 3,
   lanes: '2 * (a[3] + 1)',
   hasWholeFigures: true,
+  variant: ([, , slices]) => (slices === 10 ? '' : `.${slices}`),
   constants: ([, windowUs = 0, slices = 0]) => [Math.ceil(windowUs / slices), slices + 1],
   step: `
 local function segmentAt(a, at)

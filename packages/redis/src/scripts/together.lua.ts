@@ -155,7 +155,8 @@ function partialHeartOf(twin: Twin): string {
   return `${CLOSED}${openOf(twin)}${saveOf(twin)}${partsOf(twin)}${twin.step}${TTL}${LEFT}${TOLD}
 local function opened(key, penaltyKey, a, now)
   local s, penalty = open(key, penaltyKey, a)
-  if not s.isStale and s.written - now <= JUMP then return s, leftOf(penalty, now) end
+  local left = leftOf(penalty, now)
+  if not s.isStale and left >= 0 and s.written - now <= JUMP then return s, left end
   local unknown = {'whole'}
   for _, arg in ipairs(argsOf(a, s)) do unknown[#unknown + 1] = string.format('%.17g', arg) end
   return s, 0, unknown

@@ -30,6 +30,8 @@ export interface Twin {
   readonly adopt: string
   /** `cancel(a, s, now, b)` and `refund(a, s, now, permits, b)`, without b for a release; both return permits. */
   readonly giveBack: string
+  /** What the keys of states end with that are not of the usual length. */
+  variant?(args: readonly number[]): string
   /** Whether its figures are whole numbers. */
   readonly hasWholeFigures?: boolean
   /** `open`, `save`, and `argsOf` and `lanesOf`, of a state that is more than its lanes; see access.lua.ts. */

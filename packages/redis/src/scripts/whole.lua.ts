@@ -9,8 +9,9 @@ import type { Twin } from './twin.js'
  *
  *     [verb, terms, now or false, conversions, ...]
  *     'decide', ..., cost, maxWait, mode                          as decide.lua.ts
- *     'cancel' and 'refund', ..., act, cost, birth, mark          what a booking gives back
+ *     'cancel' and 'refund', ..., act, cost, birth, mark, at, conversions of the mark
  *     'release', ..., permits
+ *     'drain', ..., permits                                       as many of them as are there
  *
  * Conversions are [terms before, terms after, since or false], one after the other: a state is converted when its args are
  * those of the first one's `before`; when they are none of those the reply is 'whole' and the args. A clock that has jumped
@@ -31,13 +32,23 @@ end
 local function jumpBack(terms, s, now)
   if s.written - now <= JUMP then return end
   shift(terms, s, s.written - now)
-  s.isChanged = true
+  s.written, s.isChanged = now, true
+end
+
+-- A penalty by today's clock. Returns how long the key is blocked.
+local function penaltyBack(key, penalty, now)
+  local refusals, blocks, untilUs, forgotten, memory, written = struct.unpack('<dddddd', penalty)
+  local by = written - now
+  local moved = struct.pack('<dddddd', refusals, blocks, untilUs - by, forgotten - by, memory, now)
+  redis.call('SET', key, moved, 'KEEPTTL')
+  return max(untilUs - by - now, 0)
 end
 
 -- Opens a state in today's terms and by today's clock; a third value is the reply when nobody has said how.
 local function opened(key, penaltyKey, a, now, conversions)
   local s, penalty = open(key, penaltyKey, a)
   local left = leftOf(penalty, now)
+  if left < 0 then left = penaltyBack(penaltyKey, penalty, now) end
   if not s.isStale then
     jumpBack(a, s, now)
     return s, left
@@ -47,8 +58,9 @@ local function opened(key, penaltyKey, a, now, conversions)
     if isOf(args, conversion[1]) then
       jumpBack(conversion[1], s, now)
       for j = i, #conversions do
+        -- Who has written long after did not know of the change.
         local since = conversions[j][3] or now
-        if since - now > JUMP then since = now end
+        if s.written - since > 1000000 or since - now > JUMP then since = now end
         adopt(conversions[j][2], s, since, conversions[j][1])
       end
       s.isChanged = true
@@ -83,14 +95,30 @@ if verb == 'decide' then
   return told(wait, retry, 0, f, g, h)
 end
 
+if verb == 'drain' then
+  local least, most = 0, left > 0 and 1 or p[5] + 1
+  local cost = most - 1
+  while most - least > 1 do
+    local _, retry = step(a, s, now, cost, 0, false)
+    if retry == 0 then least = cost else most = cost end
+    cost = floor((least + most) / 2)
+  end
+  if least > 0 then
+    step(a, s, now, least, 0, true)
+    save(KEYS[1], a, s, now, ttlOf(a, s, now, isOwnTime))
+  end
+  return out(least)
+end
+
+local noted = redis.call('GET', KEYS[3])
+if noted then return noted end
 local given = 0
 if verb == 'release' then
   if s.birth ~= 0 then given = refund(a, s, now, p[5], nil) end
 else
-  local noted = redis.call('GET', KEYS[3])
-  if noted then return noted end
   local b = {act = p[5], cost = p[6], mark = p[8]}
-  if s.birth ~= 0 and s.birth == p[7] then
+  if s.birth ~= 0 and s.birth == p[7] and p[9] - s.written <= JUMP then
+    for _, change in ipairs(p[10]) do adopt(change[2], b.mark, change[3] or now, change[1]) end
     if verb == 'refund' and now >= b.act then
       given = refund(a, s, now, b.cost, b)
     else
@@ -102,7 +130,7 @@ given = string.format('%.17g', given)
 if tonumber(given) > 0 then
   local ttl = ttlOf(a, s, now, isOwnTime)
   save(KEYS[1], a, s, now, ttl)
-  if verb ~= 'release' then redis.call('SET', KEYS[3], given, 'PX', min(ttl + 60000, LATEST)) end
+  redis.call('SET', KEYS[3], given, 'PX', 300000)
 end
 return given
 `
