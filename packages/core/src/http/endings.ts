@@ -1,4 +1,4 @@
-import type { Message } from './client.js'
+import type { Message, Socket } from './client.js'
 import type { Ending } from './options.js'
 
 /** The part of a response that tells how it ends: a response of node:http. */
@@ -18,12 +18,47 @@ export interface Closing {
  */
 export function onClose(response: Closing, { socket }: Message, then: () => void): () => void {
   response.once('close', then)
-  socket?.once?.('close', then)
+  const stopListening = socket === undefined ? undefined : onSocketClose(socket, then)
   return () => {
     response.off('close', then)
-    socket?.off?.('close', then)
+    stopListening?.()
   }
 }
+
+/** One listener for all requests of a connection, of which there may be many. */
+function onSocketClose(socket: Socket, then: () => void): () => void {
+  const listening = listeners.get(socket) ?? new Listeners(socket)
+  listening.add(then)
+  return () => listening.delete(then)
+}
+
+class Listeners {
+  private readonly socket: Socket
+  private readonly those = new Set<() => void>()
+
+  constructor(socket: Socket) {
+    this.socket = socket
+    listeners.set(socket, this)
+    socket.once?.('close', this.tell)
+  }
+
+  add(then: () => void): void {
+    this.those.add(then)
+  }
+
+  delete(then: () => void): void {
+    this.those.delete(then)
+    if (this.those.size > 0) return
+    this.socket.off?.('close', this.tell)
+    if (listeners.get(this.socket) === this) listeners.delete(this.socket)
+  }
+
+  private readonly tell = (): void => {
+    for (const then of [...this.those]) then()
+  }
+}
+
+const listeners = new WeakMap<Socket, Listeners>()
 
 /** Calls back once, when the response is out or the client has gone. */
 export function onEnd(response: Closing, message: Message, then: (ending: Ending) => void): void {
