@@ -511,3 +511,20 @@ async function rejection(act: () => unknown): Promise<unknown> {
   }
   throw new Error('nothing was thrown')
 }
+
+describe('requests that are injected', () => {
+  it.each([
+    [{ ifFailed: true }, 200, 2],
+    [{ ifSuccessful: true }, 200, 3],
+    [{ ifFailed: true }, 500, 3],
+    [{ ifSuccessful: true }, 500, 2],
+  ] as const)('are refunded by %o as others are, with %i', async (refund, status, left) => {
+    const limiter = createLimiter(tokenBucket({ limit: 3, window: '1h' }), { name: 'injected' })
+    const app = fastify()
+    await app.register(rateLimit, { limiter, key: () => 'k', refund })
+    app.get('/', (_, reply) => reply.code(status).send('x'))
+    await app.inject('/')
+    expect(limiter.peek('k').remaining).toBe(left)
+    await app.close()
+  })
+})

@@ -298,6 +298,17 @@ describe.each(servers)('on $name', ({ start }) => {
       expect(clock.alarms).toBe(0)
     })
 
+    it('on a dry run by the limiter of others blocks nobody there', async () => {
+      const limiter = bucket(1, '1h')
+      const dry = await serve({
+        app: [{ limiter, key: user, dryRun: true, block: { after: 2, for: '1d' } }],
+      })
+      const live = await serve({ app: [{ limiter, key: user }] })
+      for (let round = 0; round < 6; round++) await ask(dry).expect(200)
+      clock.advance('1h')
+      await ask(live).expect(200)
+    })
+
     it('on a dry run is told of, and refuses nobody', async () => {
       const outcomes: Outcome[] = []
       const server = await limited({

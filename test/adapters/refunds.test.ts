@@ -1,6 +1,7 @@
 import { once } from 'node:events'
-import { Agent, get, request as httpRequest } from 'node:http'
-import { connect } from 'node:net'
+import { Agent, createServer, get, request as httpRequest } from 'node:http'
+import { type AddressInfo, connect } from 'node:net'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import {
   type Algorithm,
   combine,
@@ -13,7 +14,7 @@ import {
   slidingWindow,
   tokenBucket,
 } from '@sluice/core'
-import type { Ending, Outcome } from '@sluice/core/http'
+import { type Ending, limitRoute, type Outcome } from '@sluice/core/http'
 import { parseList } from 'structured-headers'
 import request from 'supertest'
 import { describe, expect, it, test, vi } from 'vitest'
@@ -812,3 +813,34 @@ function sequence(url: string) {
     })
   return { ask, close: () => agent.destroy() }
 }
+
+test('what is counted after counts before the next request on its connection, behind a slow one too', async () => {
+  const limiter = createLimiter(tokenBucket({ limit: 5, window: '1h' }), { name: 'guesses', clock })
+  const limit = limitRoute({ limiter, key: () => 'k', count: 'after', refund: { ifSuccessful: true } })
+  let guesses = 0
+  let answerSlow = () => {}
+  const server = createServer(
+    limit((request, response) => {
+      if (request.url === '/slow') answerSlow = () => response.end()
+      else {
+        guesses++
+        response.writeHead(401).end()
+      }
+    }),
+  ).listen(0, '127.0.0.1')
+  closing.push(() => new Promise(resolve => server.close(resolve)))
+  await once(server, 'listening')
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  socket.resume()
+  const head = (path: string) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`
+  socket.write(head('/slow'))
+  for (let guess = 0; guess < 20; guess++) {
+    socket.write(head('/guess'))
+    await nextTurn()
+  }
+  await vi.waitFor(() => expect(limiter.stats().refused).toBe(15), 5000)
+  expect(guesses).toBe(5)
+  answerSlow()
+  socket.end()
+  await once(socket, 'close')
+})

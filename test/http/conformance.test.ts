@@ -1184,6 +1184,7 @@ const RESPONSE = {
   statusCode: 200,
   writableEnded: false,
   writableFinished: false,
+  end: () => {},
   once: () => {},
   off: () => {},
 }

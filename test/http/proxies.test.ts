@@ -467,6 +467,7 @@ const NOBODY = {
   statusCode: 200,
   writableEnded: false,
   writableFinished: false,
+  end: () => {},
   once: () => {},
   off: () => {},
 }

@@ -7,12 +7,12 @@ declare global {
   const app: Application
   const rateLimit: typeof onExpress.rateLimit
 
+  const importItems: RequestHandler
   const items: RequestHandler
   const login: RequestHandler
   const report: RequestHandler
   const savePhoto: RequestHandler
   const saveVideo: RequestHandler
-  const unlock: RequestHandler
 
   namespace Express {
     interface Request {

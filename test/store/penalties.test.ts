@@ -720,3 +720,38 @@ describe('the keys of penalties', () => {
     expect(store.size).toBe(1)
   })
 })
+
+describe('a ladder on a full store', () => {
+  test.each([
+    [1000, 450],
+    [1000, 900],
+    [100, 100],
+    [2, 2],
+    [1, 1],
+  ])('of %i keys grants %i clients no more than they are due', (maxKeys, clients) => {
+    const clock = manualClock()
+    const algorithm = tokenBucket({ limit: 5, window: '1h' })
+    const ledger = memoryStore({ maxKeys }).open({ name: 'full', algorithm, clock })
+    let granted = 0
+    for (let round = 0; round < 40; round++)
+      for (let client = 0; client < clients; client++) {
+        const { allowed, code } = ledger.decide(`c${client}`, 1, 0, true)
+        if (allowed) granted++
+        else if (code === undefined) ledger.strike(`c${client}`, { after: 3, stepsUs: [60_000_000] })
+      }
+    expect(granted).toBe(5 * clients)
+  })
+
+  test('forgets refusals that have led to no block before it lifts a block by hand', () => {
+    const clock = manualClock()
+    const algorithm = tokenBucket({ limit: 1, window: '1h' })
+    const ledger = memoryStore({ maxKeys: 100 }).open({ name: 'full', algorithm, clock })
+    for (let key = 0; key < 5; key++) ledger.block(`bad${key}`, 3_600_000_000)
+    for (let key = 0; key < 1000; key++) {
+      ledger.decide(`k${key}`, 1, 0, true)
+      ledger.strike(`k${key}`, { after: 3, stepsUs: [60_000_000] })
+    }
+    for (let key = 0; key < 5; key++)
+      expect(ledger.decide(`bad${key}`, 1, 0, false).code).toBe('SLUICE_BLOCKED')
+  })
+})

@@ -252,12 +252,20 @@ export class MemoryLedger implements Ledger<false> {
     this.penalties = penalties
     penalties.sweep(nowUs, PENALTIES_PER_SWEEP)
     if (penalties.has(subject)) return penalties.of(subject)
-    if (this.keys >= this.maxKeys) {
-      const candidate = this.candidate(nowUs, penalties)
-      if (candidate.passesInUs > 0 && !this.forgetsRefused && !isUrgent) return undefined
-      this.makeRoom(candidate)
-    }
+    if (this.keys >= this.maxKeys && !this.makeRoomFor(penalties, nowUs, isUrgent)) return undefined
     return penalties.of(flatCopy(subject))
+  }
+
+  /** A refusal to be noted costs no key that is being refused its state: it is refused as it is. */
+  private makeRoomFor(penalties: Penalties, nowUs: number, isUrgent: boolean): boolean {
+    const penalized = penalties.least(SAMPLES)
+    const candidate =
+      penalized !== undefined && penalized.blockedUntilUs <= nowUs
+        ? { slot: -1, subject: penalized.subject, load: 1, passesInUs: 0 }
+        : this.candidate(nowUs, penalties)
+    if (candidate.passesInUs > 0 && !isUrgent) return false
+    this.makeRoom(candidate)
+    return true
   }
 
   /** What may be forgotten: states of keys as long as penalties leave them half of the room, then penalties. */

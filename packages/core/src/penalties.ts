@@ -106,14 +106,28 @@ export class Penalties {
       if (forgottenAtUs <= nowUs) this.bySubject.delete(subject)
   }
 
-  /** Of the oldest few the one that is over first, those by hand last; undefined when there is none. */
+  /**
+   * Of the oldest few the one that is over first; those by hand only when there is no other, and behind the others from then
+   * on, so that they do not hide them.
+   */
   least(count: number): Penalized | undefined {
     let least: Penalized | undefined
+    const byHand: Penalized[] = []
     let left = count
     for (const [subject, { blockedUntilUs, isByHand }] of this.bySubject) {
       const candidate = { subject, blockedUntilUs, isByHand }
-      if (least === undefined || goesBefore(candidate, least)) least = candidate
-      if (--left === 0) break
+      if (isByHand) byHand.push(candidate)
+      else {
+        if (least === undefined || blockedUntilUs < least.blockedUntilUs) least = candidate
+        if (--left === 0) break
+      }
+      if (byHand.length === MOST_BY_HAND) break
+    }
+    if (least === undefined) return byHand.toSorted((a, b) => a.blockedUntilUs - b.blockedUntilUs)[0]
+    for (const { subject } of byHand) {
+      const penalty = this.of(subject)
+      this.bySubject.delete(subject)
+      this.bySubject.set(subject, penalty)
     }
     return least
   }
@@ -131,6 +145,5 @@ export class Penalties {
   }
 }
 
-function goesBefore(a: Penalized, b: Penalized): boolean {
-  return a.isByHand === b.isByHand ? a.blockedUntilUs < b.blockedUntilUs : b.isByHand
-}
+/** How many blocks by hand are passed over in one look. */
+const MOST_BY_HAND = 64

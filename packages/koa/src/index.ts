@@ -140,6 +140,7 @@ function answerWith(onRefused: RateLimitOptions['onRefused']) {
 
 /** Ends a request that nobody can be answered. */
 function leave(ctx: Context): void {
+  if (ctx.res.writableEnded) return
   ctx.respond = false
   ctx.res.destroy()
 }

@@ -4,7 +4,7 @@ import { ours } from '../joint-limiter.js'
 import { warnOnce } from '../warnings.js'
 import { type Ask, jointAsks } from './asks.js'
 import type { Message } from './client.js'
-import { type Closing, onEnd } from './endings.js'
+import { type Closing, onAnswered, onEnd } from './endings.js'
 import type { Ending, Exchange } from './options.js'
 
 /*
@@ -29,10 +29,14 @@ export function settleAtEnd<X extends Exchange>(
   const open = charges.filter(
     ({ ask: { rule }, booking }) => rule.countsAfter || (rule.refunds !== undefined && booking !== undefined),
   )
-  if (open.length === 0) return
-  onEnd(response, message, ending => {
-    for (const charge of open) settle(charge, exchange, ending)
-  })
+  const late = open.filter(({ ask }) => ask.rule.countsAfter)
+  const early = open.filter(({ ask }) => !ask.rule.countsAfter)
+  const settleAll = (charges: readonly Charge<X>[]) => (ending: Ending) => {
+    for (const charge of charges) settle(charge, exchange, ending)
+  }
+  if (early.length > 0) onEnd(response, message, settleAll(early))
+  // What is counted after counts before the next request, also where that is answered first.
+  if (late.length > 0) onAnswered(response, message, settleAll(late))
 }
 
 function settle<X extends Exchange>({ ask, booking }: Charge<X>, exchange: X, ending: Ending): void {

@@ -8,6 +8,7 @@ export interface Closing {
   readonly writableEnded: boolean
   /** Whether all of the answer is out. */
   readonly writableFinished: boolean
+  end(...args: never[]): unknown
   once(event: 'close' | 'finish', listener: () => void): unknown
   off(event: 'close' | 'finish', listener: () => void): unknown
 }
@@ -63,16 +64,37 @@ const listeners = new WeakMap<Socket, Listeners>()
 /** Calls back once, when the response is out or the client has gone. */
 export function onEnd(response: Closing, message: Message, then: (ending: Ending) => void): void {
   let isOver = false
-  const end = () => {
+  const end = (isOut: boolean) => {
     // The socket calls those it has called in this turn though they were taken away.
     if (isOver) return
     isOver = true
     stopListening()
-    response.off('finish', end)
-    then({ status: response.statusCode, aborted: !response.writableFinished || message.aborted === true })
+    response.off('finish', onFinish)
+    then({ status: response.statusCode, aborted: !isOut || message.aborted === true })
   }
-  const stopListening = onClose(response, message, end)
-  response.once('finish', end)
+  // Responses that are injected have not finished by their own account yet.
+  const onFinish = () => end(true)
+  const stopListening = onClose(response, message, () => end(response.writableFinished))
+  response.once('finish', onFinish)
   // Over before anybody listened: while a store decided, or a key was looked for.
-  if (response.writableFinished || message.socket?.destroyed) end()
+  if (response.writableFinished || message.socket?.destroyed) end(response.writableFinished)
+}
+
+/**
+ * Calls back once, when the response has been answered, though it may have to wait behind others on its connection; or when
+ * the client has gone.
+ */
+export function onAnswered(response: Closing, message: Message, then: (ending: Ending) => void): void {
+  let isOver = false
+  const answered = (ending: Ending) => {
+    if (!isOver) then(ending)
+    isOver = true
+  }
+  const { end } = response
+  response.end = function (this: Closing, ...args: never[]) {
+    const result = end.apply(this, args)
+    answered({ status: response.statusCode, aborted: message.aborted === true })
+    return result
+  }
+  onEnd(response, message, answered)
 }

@@ -116,7 +116,9 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
         if (isSettled(rule)) settleAtEnd([{ ask, booking }], exchange, host.response(...exchange), message)
       }
       return hasLadder && !decision.allowed
-        ? proceed(penalized([ask], decision), decision => verdicts.of(request, [ask], decision, idle))
+        ? proceed(penalized([ask], decision, rules.dryRun), decision =>
+            verdicts.of(request, [ask], decision, idle),
+          )
         : verdicts.of(request, [ask], decision, idle)
     }
     const maxWaitMs =
@@ -177,7 +179,11 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
         if (joint.some(({ rule }) => isSettled(rule)))
           settleAtEnd(charges, exchange, host.response(...exchange), message)
       }
-      return proceed(penalized(joint, decision), decision => verdicts.of(request, joint, decision, idle))
+      return hasLadder
+        ? proceed(penalized(joint, decision, rules.dryRun), decision =>
+            verdicts.of(request, joint, decision, idle),
+          )
+        : verdicts.of(request, joint, decision, idle)
     }
     const wait = (maxWaitMs: number) =>
       hold(exchange, message, lineOf(joint), keyOf(joint), 1, maxWaitMs, conclude)

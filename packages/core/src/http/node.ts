@@ -59,9 +59,22 @@ export function limitRoute(options: NodeOptions): RouteLimit<Handled> {
     runLimited(
       () => limit(request, response),
       handle,
-      error => onError(error, request, response),
+      error => failing(onError, error, request, response),
     ),
   )
+}
+
+/** An answer to an error that fails is an error as well, which is answered as usual. */
+async function failing(
+  onError: NonNullable<NodeOptions['onError']>,
+  error: unknown,
+  ...exchange: Handled
+): Promise<void> {
+  try {
+    await onError(error, ...exchange)
+  } catch (failure) {
+    answerError(failure, ...exchange)
+  }
 }
 
 type Handled = [request: LimitedMessage, response: ServerResponse]

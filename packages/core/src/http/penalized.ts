@@ -13,16 +13,22 @@ import type { Exchange } from './options.js'
 export function penalized<X extends Exchange>(
   asks: readonly Ask<X>[],
   decision: Decision,
+  isDryRun: boolean,
 ): MaybePromise<Decision> {
-  if (decision.allowed || asks.every(({ rule }) => rule.ladder === undefined)) return decision
+  // What is dry holds nothing against anybody by a limiter that others may use.
+  const ladderOf = ({ rule }: Ask<X>) => (isDryRun && !rule.isOwn ? undefined : rule.ladder)
+  if (decision.allowed || asks.every(ask => ladderOf(ask) === undefined)) return decision
   if (!(decision instanceof JointDecision)) {
     const [ask] = asks as readonly [Ask<X>]
-    return struck(ask.limiter, ask.key, ask.cost, decision, ask.rule.ladder)
+    return struck(ask.limiter, ask.key, ask.cost, decision, ladderOf(ask))
   }
   const members = asks.flatMap(jointAsks)
   const parted = decision.parts.map((part, index) => ({ part, ask: members[index] as Ask<X> }))
-  const parts = every(parted, ({ part, ask: { limiter, key, cost, rule } }) =>
-    proceed(struck(limiter, key, cost, part.decision, rule.ladder), decision => ({ ...part, decision })),
+  const parts = every(parted, ({ part, ask }) =>
+    proceed(struck(ask.limiter, ask.key, ask.cost, part.decision, ladderOf(ask)), decision => ({
+      ...part,
+      decision,
+    })),
   )
   return proceed(parts, (parts: DecisionPart[]) => new JointDecision(parts, 0, decision.retryAfterUs))
 }

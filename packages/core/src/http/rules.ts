@@ -62,6 +62,8 @@ export interface PolicyRule<X extends Exchange> {
   /** Whether a request is given back what it was charged, or is not counted; undefined for never. */
   readonly refunds: Refunds<X> | undefined
   readonly ladder: Ladder | undefined
+  /** Whether the limiter was made for this policy, and is nobody else's. */
+  readonly isOwn: boolean
   readonly hidden: boolean
   readonly unit: QuotaUnit | undefined
 }
@@ -187,6 +189,7 @@ function policyOf<X extends Exchange>(
     countsAfter: oneOf('count', count, ['before', 'after']) === 'after',
     refunds: refund === undefined ? undefined : refundsOf(refund),
     ladder: block === undefined ? undefined : ladderOf(block),
+    isOwn: options.limiter === undefined,
     hidden: flag('hidden', hidden),
     unit: unit === undefined ? undefined : oneOf('unit', unit, UNITS),
   }
