@@ -2,9 +2,9 @@ import type { Twin } from './twin.js'
 
 /*
  * Where a state lies: in one string, its lanes, the birth of the key, when it was written and under which args, as doubles, and
- * a byte that marks it as ours. Beside it lies what is held against the key (see penalties.ts of core): refusals, blocks, the end of the block, when all of
- * it is forgotten, how long the ladder remembers, when that was written. One MGET reads both, to which a value of another type is none; and what has
- * not the length and the mark of a state is none either, and is written over by the next grant.
+ * a byte that marks it as ours. One MGET reads it together with what is held against the key (penalty.lua.ts), to which a
+ * value of another type is none; and what has not the length and the mark of a state is none either, and is written over by
+ * the next grant.
  *
  * `open` returns the state, with s.birth and s.written (0 for a key never seen), and s.isStale when `argsOf` are not those of
  * the ask; and the penalty. `save` writes it, for so many milliseconds. `lanesOf` is what a booking keeps.
@@ -79,3 +79,12 @@ export function differ(args: number): string {
   const places = Array.from({ length: args }, (_, index) => index + 1)
   return places.map(place => `s[n + ${2 + place}] ~= a[${place}]`).join(' or ')
 }
+
+/** The reply for a state that the script cannot read as it is, after `partsOf`. */
+export const WHOLE = `
+local function wholeReply(a, s)
+  local reply = {'whole'}
+  for _, arg in ipairs(argsOf(a, s)) do reply[#reply + 1] = string.format('%.17g', arg) end
+  return reply
+end
+`

@@ -1,5 +1,6 @@
-import { openOf, partsOf, saveOf } from './access.lua.js'
-import { OUT, PRELUDE, TIME } from './prelude.lua.js'
+import { openOf, partsOf, saveOf, WHOLE } from './access.lua.js'
+import { PENALTY } from './penalty.lua.js'
+import { OUT, PRELUDE, TIME, TTL } from './prelude.lua.js'
 import type { Twin } from './twin.js'
 
 /*
@@ -15,25 +16,6 @@ import type { Twin } from './twin.js'
  * plain grant has three figures, then wait, retryAfter, and how long the key is blocked; what was booked follows as the time,
  * the birth of the key and its lanes.
  */
-
-/** Longer than a state lasts, so that it is there as long as it means anything. */
-export const TTL = `
-local function ttlOf(a, s, now, isOwnTime)
-  local rest = restsAt(a, s)
-  if rest == huge then return 31536000000 end
-  return min(max(ceil((rest - now) / 1000), 0), LATEST) + (isOwnTime and 1000 or 3600000)
-end
-`
-
-/** How long a key is blocked; -1 when the clock has jumped back since the penalty was written. */
-export const LEFT = `
-local function leftOf(penalty, now)
-  if not penalty or #penalty ~= 48 then return 0 end
-  local _, _, untilUs, _, _, written = struct.unpack('<dddddd', penalty)
-  if written - now > JUMP then return -1 end
-  return max(untilUs - now, 0)
-end
-`
 
 /** A whole reply, and what was booked. */
 export const TOLD = `${OUT}
@@ -62,7 +44,7 @@ end
 
 /** A grant whose figures go out as they are. */
 const PLAIN_GRANT = `
-if wait == 0 and retry == 0 and abs(f) < 4000000000000000 and g < 4000000000000000 then
+if wait == 0 and retry == 0 and abs(f) < SURE and g < SURE then
   if h then return {f, g, h} end
   if g == 0 then return f end
   return {f, g}
@@ -76,16 +58,16 @@ local a, cost, maxWait, mode, now = p[1], p[2], p[3], p[4], p[5]
 local isOwnTime = not now
 if isOwnTime then now = time() end
 local s, penalty = open(KEYS[1], KEYS[2], a)
-local left = 0
+local left, hasJumped = 0, s.written - now > JUMP
 if penalty then
-  ${LEFT}
-  left = leftOf(penalty, now)
+  ${PENALTY}
+  local jumped
+  left, jumped = leftOf(penalty, now)
+  hasJumped = hasJumped or jumped
 end
-if s.isStale or left < 0 or s.written - now > JUMP then
-  ${partsOf(twin)}
-  local reply = {'whole'}
-  for _, arg in ipairs(argsOf(a, s)) do reply[#reply + 1] = string.format('%.17g', arg) end
-  return reply
+if s.isStale or hasJumped then
+  ${partsOf(twin)}${WHOLE}
+  return wholeReply(a, s)
 end
 if left > 0 then
   ${TOLD}
@@ -95,7 +77,7 @@ end
 local wait, retry, f, g, h = step(a, s, now, cost, maxWait, mode > 0)
 if retry == 0 and cost > 0 and mode > 0 then
   ${saveOf(twin)}${TTL}
-  save(KEYS[1], a, s, now, ttlOf(a, s, now, isOwnTime))
+  save(KEYS[1], a, s, now, ttlUntil(restsAt(a, s), now, isOwnTime))
   if mode == 2 then
     ${partsOf(twin)}${TOLD}
     return booked(told(0, 0, 0, f, g, h), wait, a, s, now)

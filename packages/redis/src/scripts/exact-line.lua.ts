@@ -24,6 +24,18 @@ function greatestCommonDivisor(a: number, b: number): number {
   return a
 }
 
+/** In `step`: where the line, which ends at `ends` and `part`, would end after the ask. */
+export const EXACT_LINE_ASK = `
+  local newEnds = ends + cost * a[6]
+  local newPart = part + cost * a[7]
+  if newPart >= a[4] then
+    local carry = floor(newPart / a[4])
+    newEnds = newEnds + carry
+    newPart = newPart - carry * a[4]
+  end
+  if cost == 0 then return 0, 0, ends - now, part end
+`
+
 /** What goes with `step`. */
 export const EXACT_LINE_STEP = `
 local function restsAt(a, s)

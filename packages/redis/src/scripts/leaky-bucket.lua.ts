@@ -1,5 +1,6 @@
 import {
   EXACT_LINE_ADOPT,
+  EXACT_LINE_ASK,
   EXACT_LINE_GIVE_BACK,
   EXACT_LINE_SHIFT,
   EXACT_LINE_STEP,
@@ -27,25 +28,18 @@ end
 
 local function step(a, s, now, cost, maxWait, commit)
   if not a[4] then return closed(cost) end
-  local free, part = s[1], s[2]
-  if free < now then free, part = now, 0 end
-  local newFree = free + cost * a[6]
-  local newPart = part + cost * a[7]
-  if newPart >= a[4] then
-    local carry = floor(newPart / a[4])
-    newFree = newFree + carry
-    newPart = newPart - carry * a[4]
-  end
-  if cost == 0 then return 0, 0, free - now, part end
-  if cost > a[3] + 1 or newFree > LATEST then return huge, huge, free - now, part end
+  local ends, part = s[1], s[2]
+  if ends < now then ends, part = now, 0 end
+${EXACT_LINE_ASK}
+  if cost > a[3] + 1 or newEnds > LATEST then return huge, huge, ends - now, part end
 
-  local wait = free - now + (part > 0 and 1 or 0)
-  local retry = max(wait - maxWait, untilRoom(a, free - now, part, cost), 0)
+  local wait = ends - now + (part > 0 and 1 or 0)
+  local retry = max(wait - maxWait, untilRoom(a, ends - now, part, cost), 0)
   if retry == 0 and commit then
-    free, part = newFree, newPart
-    s[1], s[2], s[3] = free, part, now + wait
+    ends, part = newEnds, newPart
+    s[1], s[2], s[3] = ends, part, now + wait
   end
-  return wait, retry, free - now, part
+  return wait, retry, ends - now, part
 end
 ${EXACT_LINE_STEP}`,
   shift: `${EXACT_LINE_SHIFT}

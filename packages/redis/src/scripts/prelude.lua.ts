@@ -1,7 +1,7 @@
 /** What every script begins with. A clock that goes back by more than a minute has jumped. */
 export const PRELUDE = `
 local floor, ceil, abs, min, max, huge = math.floor, math.ceil, math.abs, math.min, math.max, math.huge
-local LATEST, JUMP = 9007199254740991, 60000000
+local LATEST, JUMP, SURE = 9007199254740991, 60000000, 4000000000000000
 `
 
 export const TIME = `
@@ -12,14 +12,25 @@ end
 `
 
 /**
- * How numbers go out: whole ones as such, which a script's reply would cut others down to; large ones as text, because some
- * clients read integers by steps that round.
+ * How numbers go out: whole ones as such, which a script's reply would cut others down to; those that are not surely small
+ * enough as text, because some clients read integers by steps that round.
  */
 export const OUT = `
 local function out(x)
   if x == huge then return 'inf' end
-  if x == floor(x) and abs(x) < 4000000000000000 then return x end
+  if x == floor(x) and abs(x) < SURE then return x end
   return string.format('%.17g', x)
+end
+`
+
+/**
+ * Milliseconds for which a value is kept that means something until an instant: longer than that, and much longer where the
+ * time is not the server's.
+ */
+export const TTL = `
+local function ttlUntil(at, now, isOwnTime)
+  if at == huge then return 31536000000 end
+  return min(max(ceil((at - now) / 1000), 0), LATEST) + (isOwnTime and 1000 or 3600000)
 end
 `
 

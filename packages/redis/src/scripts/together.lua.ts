@@ -1,6 +1,7 @@
-import { differ, formatOf, isState, MARK, openOf, partsOf, saveOf } from './access.lua.js'
-import { LEFT, TOLD, TTL } from './decide.lua.js'
-import { CLOSED, PRELUDE, TIME } from './prelude.lua.js'
+import { differ, formatOf, isState, MARK, openOf, partsOf, saveOf, WHOLE } from './access.lua.js'
+import { TOLD } from './decide.lua.js'
+import { PENALTY } from './penalty.lua.js'
+import { CLOSED, PRELUDE, TIME, TTL } from './prelude.lua.js'
 import type { Twin } from './twin.js'
 import { heartOf } from './whole.lua.js'
 
@@ -11,19 +12,22 @@ import { heartOf } from './whole.lua.js'
  *     [number of the algorithm, terms, cost, isCheck, conversions]
  *
  * The reply is a list of replies like those of decide.lua.ts; where all asks are plain grants of two figures, which is what
- * nearly all are, the figures in one list; or 'whole', which ask (from 1) and its args, when a state has
- * to be converted: by the script that can, which is another one, because what converts is long.
+ * nearly all are, the figures in one list; or 'whole', which ask (from 1) and its args, when a state has to be converted: by
+ * the script that can, which is another one, because what converts is long.
  */
 export function togetherScript(twins: readonly Twin[], converts: boolean): string {
   const algorithms = twins.map(
     (twin, index) => `
 made[${index + 1}] = function()
 ${converts ? heartOf(twin) : partialHeartOf(twin)}
-  return {opened = opened, save = save, step = step, ttlOf = ttlOf, told = told, booked = booked, blocked = toldWhileBlocked}
+  return {
+    opened = opened, step = step, told = told, blocked = toldWhileBlocked, booked = booked,
+    save = function(key, a, s) save(key, a, s, now, ttlUntil(restsAt(a, s), now, isOwnTime)) end,
+  }
 end
 `,
   )
-  return `${PRELUDE}${TIME}
+  return `${PRELUDE}${TIME}${TTL}
 local p = cjson.decode(ARGV[1])
 local mode, now, asks = p[1], p[2], p[3]
 local isOwnTime = not now
@@ -64,11 +68,11 @@ for i, ask in ipairs(asks) do
     replies[i] = it.told(wait, retry, 0, f, g, h)
     if takes then
       s.isChanged = false
-      it.save(KEYS[2 * i - 1], a, s, now, it.ttlOf(a, s, now, isOwnTime))
+      it.save(KEYS[2 * i - 1], a, s)
       if mode == 2 then it.booked(replies[i], wait, a, s, now) end
     end
   end
-  if mode > 0 and s.isChanged and s.birth ~= 0 then it.save(KEYS[2 * i - 1], a, s, now, it.ttlOf(a, s, now, isOwnTime)) end
+  if mode > 0 and s.isChanged and s.birth ~= 0 then it.save(KEYS[2 * i - 1], a, s) end
 end
 return replies
 `
@@ -122,7 +126,7 @@ local function grantAll()
       return false
     end
     local wait, retry, f, g, h = steps[number](a, s, now, cost, 0, not ask[4])
-    if wait > 0 or retry > 0 or h or abs(f) > 4000000000000000 or g ~= floor(g) then return false end
+    if wait > 0 or retry > 0 or h or abs(f) > SURE or g ~= floor(g) then return false end
     if s[n + 1] == 0 then s[n + 1] = isOwnTime and now or time() end
     s[n + 2] = now
     for arg = 1, count do s[n + 2 + arg] = a[arg] end
@@ -137,8 +141,7 @@ local function grantAll()
       local value
       ${packed.join('')}
       end
-      local ttl = max(ceil((rests[number](a, s) - now) / 1000), 0) + (isOwnTime and 1000 or 3600000)
-      redis.call('SET', KEYS[2 * i - 1], value, 'PX', min(ttl, LATEST))
+      redis.call('SET', KEYS[2 * i - 1], value, 'PX', ttlUntil(rests[number](a, s), now, isOwnTime))
     end
   end
   return reply
@@ -152,14 +155,12 @@ end
 
 /** Without what converts. */
 function partialHeartOf(twin: Twin): string {
-  return `${CLOSED}${openOf(twin)}${saveOf(twin)}${partsOf(twin)}${twin.step}${TTL}${LEFT}${TOLD}
+  return `${CLOSED}${openOf(twin)}${saveOf(twin)}${partsOf(twin)}${twin.step}${PENALTY}${TOLD}${WHOLE}
 local function opened(key, penaltyKey, a, now)
   local s, penalty = open(key, penaltyKey, a)
-  local left = leftOf(penalty, now)
-  if not s.isStale and left >= 0 and s.written - now <= JUMP then return s, left end
-  local unknown = {'whole'}
-  for _, arg in ipairs(argsOf(a, s)) do unknown[#unknown + 1] = string.format('%.17g', arg) end
-  return s, 0, unknown
+  local left, hasJumped = leftOf(penalty, now)
+  if s.isStale or hasJumped or s.written - now > JUMP then return s, left, wholeReply(a, s) end
+  return s, left
 end
 `
 }

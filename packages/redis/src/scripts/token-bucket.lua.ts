@@ -1,5 +1,6 @@
 import {
   EXACT_LINE_ADOPT,
+  EXACT_LINE_ASK,
   EXACT_LINE_GIVE_BACK,
   EXACT_LINE_SHIFT,
   EXACT_LINE_STEP,
@@ -17,35 +18,28 @@ export const tokenBucketTwin: Twin = {
   step: `
 local function step(a, s, now, cost, maxWait, commit)
   if not a[4] then return closed(cost) end
-  local full, part, sign = s[1], s[2], 1
-  if full < now then
-    if -full >= now then
-      full, sign = -full, -1
+  local ends, part, sign = s[1], s[2], 1
+  if ends < now then
+    if -ends >= now then
+      ends, sign = -ends, -1
     else
-      full, part = now, 0
+      ends, part = now, 0
     end
   end
-  local newFull = full + cost * a[6]
-  local newPart = part + cost * a[7]
-  if newPart >= a[4] then
-    local carry = floor(newPart / a[4])
-    newFull = newFull + carry
-    newPart = newPart - carry * a[4]
-  end
-  if cost == 0 then return 0, 0, full - now, part end
-  if cost > a[3] or newFull > LATEST then return huge, huge, full - now, part end
+${EXACT_LINE_ASK}
+  if cost > a[3] or newEnds > LATEST then return huge, huge, ends - now, part end
 
-  local wait = newFull - a[8] - now
+  local wait = newEnds - a[8] - now
   if newPart > a[9] then wait = wait + 1 end
   if wait < 0 then wait = 0 end
   local retry = 0
   if wait > maxWait then
     retry = wait - maxWait
   elseif commit then
-    full, part = newFull, newPart
-    s[1], s[2] = sign * newFull, newPart
+    ends, part = newEnds, newPart
+    s[1], s[2] = sign * newEnds, newPart
   end
-  return wait, retry, full - now, part
+  return wait, retry, ends - now, part
 end
 ${EXACT_LINE_STEP}`,
   shift: EXACT_LINE_SHIFT,

@@ -1,6 +1,7 @@
-import { openOf, partsOf, saveOf } from './access.lua.js'
-import { LEFT, TOLD, TTL } from './decide.lua.js'
-import { CLOSED, PRELUDE, TIME } from './prelude.lua.js'
+import { openOf, partsOf, saveOf, WHOLE } from './access.lua.js'
+import { TOLD } from './decide.lua.js'
+import { PENALTY, PENALTY_TEXT } from './penalty.lua.js'
+import { CLOSED, PRELUDE, TIME, TTL } from './prelude.lua.js'
 import type { Twin } from './twin.js'
 
 /*
@@ -16,12 +17,13 @@ import type { Twin } from './twin.js'
  * Conversions are [terms before, terms after, since or false], one after the other: a state is converted when its args are
  * those of the first one's `before`; when they are none of those the reply is 'whole' and the args. A clock that has jumped
  * back takes the state with it. A state that was changed so is written whatever is decided, or it would be changed again by
- * each ask, as of then. What is given back is noted for a while beside the state, so that a command that a client sends again gives back nothing twice.
+ * each ask, as of then. What is given back is noted for some minutes beside the state, so that a command that a client sends
+ * again gives back nothing twice. A booking of before a jump gives back nothing: its mark says nothing of the state any more.
  */
 
 /** All of a twin, and what goes around it. */
 export function heartOf(twin: Twin): string {
-  return `${CLOSED}${openOf(twin)}${saveOf(twin)}${partsOf(twin)}${twin.step}${twin.shift}${twin.adopt}${TTL}${LEFT}${TOLD}
+  return `${CLOSED}${openOf(twin)}${saveOf(twin)}${partsOf(twin)}${twin.step}${twin.shift}${twin.adopt}${TTL}${PENALTY}${PENALTY_TEXT}${TOLD}${WHOLE}
 local function isOf(args, terms)
   for i = 1, #args do
     if args[i] ~= terms[i] then return false end
@@ -35,20 +37,11 @@ local function jumpBack(terms, s, now)
   s.written, s.isChanged = now, true
 end
 
--- A penalty by today's clock. Returns how long the key is blocked.
-local function penaltyBack(key, penalty, now)
-  local refusals, blocks, untilUs, forgotten, memory, written = struct.unpack('<dddddd', penalty)
-  local by = written - now
-  local moved = struct.pack('<dddddd', refusals, blocks, untilUs - by, forgotten - by, memory, now)
-  redis.call('SET', key, moved, 'KEEPTTL')
-  return max(untilUs - by - now, 0)
-end
-
 -- Opens a state in today's terms and by today's clock; a third value is the reply when nobody has said how.
 local function opened(key, penaltyKey, a, now, conversions)
   local s, penalty = open(key, penaltyKey, a)
-  local left = leftOf(penalty, now)
-  if left < 0 then left = penaltyBack(penaltyKey, penalty, now) end
+  local left, hasJumped = leftOf(penalty, now)
+  if hasJumped then redis.call('SET', penaltyKey, penaltyText(now, penaltyIn(penalty, now)), 'KEEPTTL') end
   if not s.isStale then
     jumpBack(a, s, now)
     return s, left
@@ -67,9 +60,7 @@ local function opened(key, penaltyKey, a, now, conversions)
       return s, left
     end
   end
-  local unknown = {'whole'}
-  for _, arg in ipairs(args) do unknown[#unknown + 1] = string.format('%.17g', arg) end
-  return s, left, unknown
+  return s, left, wholeReply(a, s)
 end
 `
 }
@@ -89,7 +80,7 @@ if verb == 'decide' then
   local wait, retry, f, g, h = step(a, s, now, cost, maxWait, mode > 0)
   local isTaken = retry == 0 and cost > 0
   if mode > 0 and (isTaken or s.isChanged and s.birth ~= 0) then
-    save(KEYS[1], a, s, now, ttlOf(a, s, now, isOwnTime))
+    save(KEYS[1], a, s, now, ttlUntil(restsAt(a, s), now, isOwnTime))
     if mode == 2 and isTaken then return booked(told(0, 0, 0, f, g, h), wait, a, s, now) end
   end
   return told(wait, retry, 0, f, g, h)
@@ -105,7 +96,7 @@ if verb == 'drain' then
   end
   if least > 0 then
     step(a, s, now, least, 0, true)
-    save(KEYS[1], a, s, now, ttlOf(a, s, now, isOwnTime))
+    save(KEYS[1], a, s, now, ttlUntil(restsAt(a, s), now, isOwnTime))
   end
   return out(least)
 end
@@ -128,8 +119,7 @@ else
 end
 given = string.format('%.17g', given)
 if tonumber(given) > 0 then
-  local ttl = ttlOf(a, s, now, isOwnTime)
-  save(KEYS[1], a, s, now, ttl)
+  save(KEYS[1], a, s, now, ttlUntil(restsAt(a, s), now, isOwnTime))
   redis.call('SET', KEYS[3], given, 'PX', 300000)
 end
 return given
