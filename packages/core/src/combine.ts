@@ -62,8 +62,8 @@ export async function acquireAll(
  * A limiter made of limiters: it grants what all of them grant, and takes from all or none. Usable wherever a limiter is.
  *
  * Its name is theirs joined by `+`; its decisions are JointDecisions. It can `reserve` only without a wait, because its
- * limiters would have to agree on one instant, and `update` is theirs. Closing it ends its own waits. Throws a TypeError for less than one
- * limiter and for what is none.
+ * limiters would have to agree on one instant, and `update` is theirs. Closing it ends its own waits. Throws a TypeError for
+ * less than one limiter and for what is none.
  *
  * @example
  * const perSecond = createLimiter(tokenBucket({ limit: 10, window: '1s' }), { name: 'per-second' })

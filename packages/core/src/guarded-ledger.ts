@@ -1,12 +1,18 @@
 import type { Algorithm, Booking } from './algorithm.js'
 import type { Deadlines } from './deadlines.js'
 import { Decision, FixedGauge } from './decision.js'
-import { coded } from './errors.js'
+import { coded, invalid } from './errors.js'
 import type { Ladder } from './penalties.js'
 import type { Booked, Ledger, Together } from './store.js'
 
 /** What an ask is answered while the store fails. */
 export type OnStoreError = 'allow' | 'refuse' | 'throw'
+
+/** Throws for what is none of them. */
+export function checkOnStoreError(value: unknown): OnStoreError {
+  if (value === 'allow' || value === 'refuse' || value === 'throw') return value
+  throw invalid(TypeError, 'onStoreError', "'allow', 'refuse' or 'throw'", value)
+}
 
 /**
  * The keys of a limiter on an asynchronous store that may fail: every call ends within the deadline, an answer that is none
@@ -158,7 +164,8 @@ export function isStoreError(error: unknown): boolean {
   return (error as { code?: unknown } | null | undefined)?.code === 'SLUICE_STORE_ERROR'
 }
 
-function storeError(error: unknown): Error {
+/** The error of a call to a store that has failed, whatever it has failed with. */
+export function storeError(error: unknown): Error {
   if (isStoreError(error)) return error as Error
   return coded(new Error('a call to the store has failed', { cause: error }), 'SLUICE_STORE_ERROR', 'store')
 }

@@ -57,10 +57,7 @@ function decideAlone(ask: JointAsk, commit: boolean, books: boolean): MaybePromi
     takes && books
       ? limiter.ledger.book(key, cost, 0)
       : proceed<Decision, Booked>(limiter.ledger.decide(key, cost, 0, takes), decision => ({ decision }))
-  return proceed(decided, booked => ({
-    decision: jointDecision([ask], [booked.decision]),
-    booking: jointBooking([ask], [booked]),
-  }))
+  return proceed(decided, booked => jointly([ask], [booked]))
 }
 
 /** What decides over all of them at once, if they are on one store that can. */
@@ -78,19 +75,24 @@ async function decideTogether(
 ): Promise<JointBooked> {
   const guards = asks.map(({ limiter }) => limiter.ledger as GuardedLedger)
   const inner = asks.map((ask, index) => ({ ...ask, ledger: (guards[index] as GuardedLedger).ledger }))
-  const booked = await GuardedLedger.together(guards, () => together.decide(inner, commit, books))
-  const decision = jointDecision(
-    asks,
-    booked.map(({ decision }) => decision),
-  )
-  return { decision, booking: jointBooking(asks, booked) }
+  return jointly(asks, await GuardedLedger.together(guards, () => together.decide(inner, commit, books)))
+}
+
+/** What was decided over all of them, as one. */
+function jointly(asks: readonly JointAsk[], booked: readonly Booked[]): JointBooked {
+  const decisions = booked.map(({ decision }) => decision)
+  return { decision: jointDecision(asks, decisions), booking: jointBooking(asks, booked) }
 }
 
 /** What was taken, by the ask that took it. */
-function jointBooking(asks: readonly JointAsk[], booked: readonly Booked[]): JointBooking | undefined {
-  const bookings = booked.flatMap(({ booking }, index) =>
-    booking === undefined ? [] : [{ ask: asks[index] as JointAsk, booking }],
+function bookingsOf(asks: readonly JointAsk[], booked: readonly (Booked | undefined)[]) {
+  return booked.flatMap((part, index) =>
+    part?.booking === undefined ? [] : [{ ask: asks[index] as JointAsk, booking: part.booking }],
   )
+}
+
+function jointBooking(asks: readonly JointAsk[], booked: readonly Booked[]): JointBooking | undefined {
+  const bookings = bookingsOf(asks, booked)
   const [first] = bookings
   return first && { ...first.booking, bookings }
 }
@@ -121,17 +123,16 @@ export interface JointBooking extends Booking {
 function charge(asks: readonly JointAsk[]): MaybePromise<JointBooked> {
   const asked = every(asks, ask => settled(() => take(ask)))
   return proceed(asked, outcomes => {
-    const bookings = outcomes.flatMap(({ value }, index) =>
-      value?.booking === undefined ? [] : [{ ask: asks[index] as JointAsk, booking: value.booking }],
-    )
     const failure = outcomes.find(({ value }) => value === undefined)
-    const decisions = outcomes.flatMap(({ value }) => (value === undefined ? [] : [value.decision]))
-    if (failure === undefined && decisions.every(({ allowed }) => allowed)) {
-      const [first] = bookings
-      return { decision: jointDecision(asks, decisions), booking: first && { ...first.booking, bookings } }
-    }
+    const booked = outcomes.flatMap(({ value }) => (value === undefined ? [] : [value]))
+    if (failure === undefined && booked.every(({ decision }) => decision.allowed))
+      return jointly(asks, booked)
     // Somebody else was faster, a store has no room for all, or one has failed.
-    const given = every(bookings, ({ ask, booking }) =>
+    const taken = bookingsOf(
+      asks,
+      outcomes.map(({ value }) => value),
+    )
+    const given = every(taken, ({ ask, booking }) =>
       settled(() => ask.limiter.ledger.refund(ask.key, booking)),
     )
     return proceed(given, () => {
@@ -139,7 +140,7 @@ function charge(asks: readonly JointAsk[]): MaybePromise<JointBooked> {
       return proceed(look(asks), now => ({
         decision: jointDecision(
           asks,
-          decisions.map((decision, index) => (decision.allowed ? (now[index] as Decision) : decision)),
+          booked.map(({ decision }, index) => (decision.allowed ? (now[index] as Decision) : decision)),
         ),
       }))
     })

@@ -5,7 +5,7 @@ import { Deadlines } from './deadlines.js'
 import type { Decision } from './decision.js'
 import { type Duration, spanToUs, waitToUs } from './duration.js'
 import { invalid } from './errors.js'
-import { GuardedLedger, type OnStoreError } from './guarded-ledger.js'
+import { checkOnStoreError, GuardedLedger, type OnStoreError } from './guarded-ledger.js'
 import { checkAlgorithm, LedgerLimiter } from './ledger-limiter.js'
 import { memoryStore } from './memory-store.js'
 import { checkOptions, having, policyName, wholeNumber } from './options.js'
@@ -210,12 +210,8 @@ function failureRules({
   onStoreError = 'throw',
   deadline = 100,
 }: Pick<LimiterOptions, 'onStoreError' | 'deadline'>) {
-  if (!ON_STORE_ERROR.includes(onStoreError))
-    throw invalid(TypeError, 'onStoreError', "'allow', 'refuse' or 'throw'", onStoreError)
-  return { answer: onStoreError, deadlineMs: spanToUs('deadline', deadline) / 1000 }
+  return { answer: checkOnStoreError(onStoreError), deadlineMs: spanToUs('deadline', deadline) / 1000 }
 }
-
-const ON_STORE_ERROR: readonly OnStoreError[] = ['allow', 'refuse', 'throw']
 
 /** Calls to a store with deadlines of one length share a timer. */
 function deadlinesOf(store: object, spanMs: number): Deadlines {

@@ -3,7 +3,7 @@ import { blocked } from './blocked.js'
 import type { Clock } from './clock.js'
 import { Decision, FixedGauge } from './decision.js'
 import { convertSince, ERA_MASK, type Era, Eras } from './eras.js'
-import { block, type Ladder, type Penalized, Penalties, type Penalty, strike } from './penalties.js'
+import { block, type Ladder, Penalties, type Penalty, strike } from './penalties.js'
 import { Hand, PAGE_BITS, PAGE_MASK, type Page, Slots } from './slots.js'
 import type { Booked, Ledger, LedgerSpec } from './store.js'
 import { flatCopy, subjectOf } from './subject.js'
@@ -252,30 +252,21 @@ export class MemoryLedger implements Ledger<false> {
     this.penalties = penalties
     penalties.sweep(nowUs, PENALTIES_PER_SWEEP)
     if (penalties.has(subject)) return penalties.of(subject)
-    if (this.keys >= this.maxKeys && !this.makeRoomFor(penalties, nowUs, isUrgent)) return undefined
+    if (this.keys >= this.maxKeys) {
+      const least = penalized(penalties, nowUs)
+      const candidate = least?.passesInUs === 0 ? least : this.candidate(nowUs)
+      // A refusal to be noted costs no key that is being refused its state: it is refused as it is.
+      if (candidate.passesInUs > 0 && !isUrgent) return undefined
+      this.makeRoom(candidate)
+    }
     return penalties.of(flatCopy(subject))
   }
 
-  /** A refusal to be noted costs no key that is being refused its state: it is refused as it is. */
-  private makeRoomFor(penalties: Penalties, nowUs: number, isUrgent: boolean): boolean {
-    const penalized = penalties.least(SAMPLES)
-    const candidate =
-      penalized !== undefined && penalized.blockedUntilUs <= nowUs
-        ? { slot: -1, subject: penalized.subject, load: 1, passesInUs: 0 }
-        : this.candidate(nowUs, penalties)
-    if (candidate.passesInUs > 0 && !isUrgent) return false
-    this.makeRoom(candidate)
-    return true
-  }
-
   /** What may be forgotten: states of keys as long as penalties leave them half of the room, then penalties. */
-  private candidate(nowUs: number, penalties = this.penalties): Candidate {
-    const isFair = this.slotOf.size > 0 && (penalties?.size ?? 0) <= this.maxKeys / 2
-    const penalized = isFair ? undefined : (penalties?.least(SAMPLES) as Penalized)
-    if (penalized === undefined || (penalized.isByHand && this.slotOf.size > 0))
-      return this.leastLoaded(nowUs)
-    const { subject, blockedUntilUs } = penalized
-    return { slot: -1, subject, load: 1, passesInUs: Math.max(blockedUntilUs - nowUs, 0) }
+  private candidate(nowUs: number): Candidate {
+    const isFair = this.slotOf.size > 0 && (this.penalties?.size ?? 0) <= this.maxKeys / 2
+    const least = isFair ? undefined : penalized(this.penalties as Penalties, nowUs)
+    return least === undefined || (least.isByHand && this.slotOf.size > 0) ? this.leastLoaded(nowUs) : least
   }
 
   /** Of a few keys the one with the least of its limit in use; if all are being refused, the one that passes soonest. */
@@ -404,6 +395,7 @@ interface Candidate {
   readonly slot: number
   /** Stated when it is the penalty of a key that may be forgotten. */
   readonly subject?: string
+  readonly isByHand?: boolean
   readonly load: number
   /** 0 while it is not being refused. */
   readonly passesInUs: number
@@ -419,6 +411,12 @@ const LEAST_REST_US = 1_000_000
 /** Keys looked at to find one that may be forgotten. */
 const SAMPLES = 5
 const PENALTIES_PER_SWEEP = 4
+
+/** The penalty that may be forgotten first. */
+function penalized(penalties: Penalties, nowUs: number): Candidate | undefined {
+  const least = penalties.least(SAMPLES)
+  return least && { ...least, slot: -1, load: 1, passesInUs: Math.max(least.blockedUntilUs - nowUs, 0) }
+}
 
 function birthOf(stamp: number): number {
   return Math.floor(stamp / (ERA_MASK + 1))

@@ -103,7 +103,7 @@ export class RedisLedger implements Ledger<true> {
     if (next.twin === terms.twin && sameArgs(algorithm, terms.algorithm)) return Promise.resolve()
     const nowUs = this.nowUs()
     const sinceUs = nowUs === false ? Number.POSITIVE_INFINITY : nowUs
-    const era: Era = { algorithm, sinceUs, next: undefined }
+    const era = { algorithm, sinceUs, next: undefined }
     // Other algorithms, and states of another length, are not converted to.
     if (next.twin === terms.twin && algorithm.lanes === terms.algorithm.lanes) {
       before.next = era
@@ -196,7 +196,7 @@ export class RedisLedger implements Ledger<true> {
       args = argsIn(reply)
       if (args === undefined) return reply
     }
-    throw new Error('the options of this key are changed by others, faster than it can be read')
+    throw changedTooFast()
   }
 
   private penalize(key: string, argument: readonly unknown[]): Promise<unknown> {
@@ -208,7 +208,7 @@ export class RedisLedger implements Ledger<true> {
     return this.clock === systemClock ? false : this.clock.nowUs()
   }
 
-  private tellSince(era: Mutable<Era>): void {
+  private tellSince(era: { sinceUs: number }): void {
     const tell = (us: number) => {
       era.sinceUs = us
     }
@@ -232,6 +232,13 @@ export interface Present {
   readonly terms: Terms
   /** What the keys of states end with. */
   readonly stateTail: string
+}
+
+/** How often an ask is made again because others have changed the options meanwhile. */
+export const CONVERT_ATTEMPTS = 10
+
+export function changedTooFast(): Error {
+  return new Error('the options of a key are changed by others, faster than it can be read')
 }
 
 /** An algorithm as its twin is told of it. */
@@ -296,9 +303,6 @@ function asItIs(reply: unknown): unknown {
   return reply
 }
 
-type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
-
 /** Stands for Infinity, which JSON has no word for. */
 const LONGEST = 1e300
-const CONVERT_ATTEMPTS = 10
 const MOST_ERAS = 255

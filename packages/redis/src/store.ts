@@ -1,6 +1,15 @@
 import { randomBytes } from 'node:crypto'
 import type { Algorithm, AsyncStore, Duration, OnStoreError } from '@sluice/core'
-import { checkOptions, coded, Deadlines, invalid, sameArgs, spanToUs } from '@sluice/core/store'
+import {
+  checkOnStoreError,
+  checkOptions,
+  coded,
+  Deadlines,
+  invalid,
+  sameArgs,
+  spanToUs,
+  storeError,
+} from '@sluice/core/store'
 import { type Commands, commandsOf, type RedisClient } from './clients.js'
 import { globEscaped, prefixOf, unescaped } from './keys.js'
 import { RedisLedger, type Shelf } from './ledger.js'
@@ -62,8 +71,7 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
   const { deadline, onStoreError } = options
   const prefix = prefixOf(options.prefix)
   const deadlineUs = spanToUs('deadline', deadline === undefined ? 100 : deadline)
-  if (onStoreError !== undefined && !['allow', 'refuse', 'throw'].includes(onStoreError))
-    throw invalid(TypeError, 'onStoreError', "'allow', 'refuse' or 'throw'", onStoreError)
+  if (onStoreError !== undefined) checkOnStoreError(onStoreError)
 
   const opened = new Map<string, Algorithm>()
   const nextId = ids()
@@ -120,7 +128,7 @@ async function* listed(
   let cursor = '0'
   do {
     const scanned = commands.scan(cursor, pattern, SCAN_COUNT)
-    const [next, keys] = await deadlines.keep(scanned, Array.isArray, storeFailed)
+    const [next, keys] = await deadlines.keep(scanned, Array.isArray, storeError)
     cursor = next
     for (const key of keys) {
       const stored = storedKey(key, prefix)
@@ -130,11 +138,6 @@ async function* listed(
 }
 
 const SCAN_COUNT = 500
-
-function storeFailed(error: unknown): unknown {
-  if ((error as { code?: unknown } | undefined)?.code === 'SLUICE_STORE_ERROR') return error
-  return coded(new Error('a call to the store has failed', { cause: error }), 'SLUICE_STORE_ERROR', 'store')
-}
 
 /** What the name of a key on the server tells; undefined for what is no state of ours. */
 function storedKey(text: string, prefix: string): StoredKey | undefined {

@@ -1,7 +1,7 @@
 import type { Booked } from '@sluice/core'
 import type { Together, TogetherAsk } from '@sluice/core/store'
 import type { Commands } from './clients.js'
-import type { Present, RedisLedger } from './ledger.js'
+import { CONVERT_ATTEMPTS, changedTooFast, type Present, type RedisLedger } from './ledger.js'
 import { argsIn, bookedIn, noReply, numberIn } from './replies.js'
 import { type Company, companyOf } from './twins.js'
 
@@ -58,7 +58,7 @@ export function decideTogether(commands: Commands, nextId: () => string): Togeth
       reply = await commands.run(company.script(true), keys, argument, reply => reply as readonly unknown[])
       if (argsIn(reply) === undefined) return reply
     }
-    throw new Error('the options of these keys are changed by others, faster than they can be read')
+    throw changedTooFast()
   }
 }
 
@@ -115,5 +115,3 @@ function argumentOf(company: Company, asks: readonly Merged[], mode: number): st
   }
   return `[${mode},${(asks[0] as Merged).ledger.nowUs()},[${told}]]`
 }
-
-const CONVERT_ATTEMPTS = 10

@@ -22,8 +22,7 @@ export class Closed implements Algorithm, HoldsBalance {
   }
 
   step(_state: Float64Array, _at: number, _nowUs: number, cost: number): Decision {
-    const waitUs = cost === 0 ? 0 : Infinity
-    return new Decision(CLOSED, waitUs, waitUs, 0, 0)
+    return this.read(cost === 0 ? 0 : Infinity)
   }
 
   read(waitUs: number): Decision {
