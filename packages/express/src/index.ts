@@ -1,13 +1,10 @@
 import type { Decision } from '@sluice/core'
 import {
-  applyVerdict,
-  createGuard,
   finish,
   type Host,
   type HttpOptions,
   isRefusal,
-  type MaybePromise,
-  proceed,
+  limitOn,
   type RouteLimit,
   routeLimit,
   runLimited,
@@ -43,7 +40,7 @@ declare global {
  * app.post('/login', rateLimit({ limit: 5, window: '15m', name: 'login' }), login)
  */
 export function rateLimit(options: RateLimitOptions): RequestHandler {
-  const limit = limiting(options)
+  const limit = limitOn(options, host)
   return (req, res, next) => finish(() => limit(req, res), next, failing(res, next))
 }
 
@@ -65,27 +62,11 @@ type Handled = [req: Request<any, any, any, any>, res: Response<any, any>, next:
  * }
  */
 export function limitRoute(options: RateLimitOptions): RouteLimit<Handled> {
-  const limit = limiting(options)
+  const limit = limitOn(options, host)
   return routeLimit<Handled>(([req, res, next], handle) =>
     // A handler that is called by another one has no `next` of its own.
     runLimited(() => limit(req, res), handle, failing(res, next ?? req.next)),
   )
-}
-
-/** Checks options once. What it makes answers or lets go on, which it says. */
-function limiting(options: RateLimitOptions): (req: Request, res: Response) => MaybePromise<boolean> {
-  const guard = createGuard(options, host)
-  const { onRefused, throws } = options
-  return (req, res) => {
-    if (res.headersSent) return !res.writableEnded
-    return proceed(guard(req, res), verdict => {
-      if ('decision' in verdict) req.rateLimit = verdict.decision
-      return applyVerdict(verdict, res, {
-        throws,
-        onRefused: onRefused && (refusal => onRefused(req, res, refusal)),
-      })
-    })
-  }
 }
 
 /** Hands errors to Express, or to whoever called a handler without `next`. */

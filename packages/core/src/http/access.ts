@@ -16,8 +16,8 @@ export function accessOf({
   return text => {
     const address = text === undefined ? undefined : plainAddress(text)
     if (address === undefined) return undefined
-    const toAllow = allowed.longest(address)
-    const toDeny = denied.longest(address)
+    const toAllow = allowed(address)
+    const toDeny = denied(address)
     if (toAllow === -1 && toDeny === -1) return undefined
     return toAllow > toDeny ? 'allow' : 'deny'
   }

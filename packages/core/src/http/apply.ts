@@ -1,21 +1,42 @@
 import type { ServerResponse } from 'node:http'
 import { type MaybePromise, proceed } from '../answer.js'
+import type { Decision } from '../decision.js'
 import { dropOnRedirect, sendRefusal, writeFields } from './answering.js'
-import type { Refusal } from './options.js'
+import type { Host } from './client.js'
+import { createGuard } from './guard.js'
+import type { HttpOptions, Refusal } from './options.js'
 import { refusedError } from './refused-error.js'
 import type { Verdict } from './verdicts.js'
 
-/** How refusals are answered: by the app, by its error handling, or as usual. */
-export interface Refusing {
-  readonly onRefused: ((refusal: Refusal) => unknown) | undefined
-  readonly throws: boolean | undefined
+/** A request that carries what was decided over it. */
+interface Decided {
+  rateLimit?: Decision | undefined
 }
 
-/** Puts a verdict into effect on a response of node:http. The answer says whether the request goes on. */
-export function applyVerdict(
+/**
+ * Limits where responses are those of node:http. What it makes puts verdicts into effect: it answers a request or lets it go
+ * on, which it says. Throws for bad options as `rateLimit` does.
+ */
+export function limitOn<Request extends Decided, Response extends ServerResponse>(
+  options: HttpOptions<[Request, Response]>,
+  host: Host<[Request, Response]>,
+): (request: Request, response: Response) => MaybePromise<boolean> {
+  const guard = createGuard(options, host)
+  const { onRefused, throws = false } = options
+  return (request, response) => {
+    if (response.headersSent) return !response.writableEnded
+    return proceed(guard(request, response), verdict => {
+      if ('decision' in verdict) request.rateLimit = verdict.decision
+      return apply(verdict, response, throws, onRefused && (refusal => onRefused(request, response, refusal)))
+    })
+  }
+}
+
+function apply(
   verdict: Verdict,
   response: ServerResponse,
-  { onRefused, throws }: Refusing,
+  throws: boolean,
+  onRefused: ((refusal: Refusal) => unknown) | undefined,
 ): MaybePromise<boolean> {
   if (verdict.outcome === 'abandoned') return false
   if (verdict.outcome === 'skipped') return true

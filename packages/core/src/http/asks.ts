@@ -7,7 +7,7 @@ import type { Limiter } from '../limiter.js'
 import type { ClientKeys, Message } from './client.js'
 import { ChoiceWatch } from './made-per-request.js'
 import type { Exchange } from './options.js'
-import { checkLimiter, isSettled, type PolicyRule } from './rules.js'
+import { checkLimiter, goesPastVerbs, type PolicyRule } from './rules.js'
 
 /** What a request asks of a limiter, and by which policy. */
 export interface Ask<X extends Exchange> {
@@ -33,7 +33,7 @@ export class Asker<X extends Exchange> {
     return proceed(limiter(request), chosen => {
       if (chosen === null) return undefined
       const limiter = checkLimiter(chosen, 'a limiter, or null for no limit')
-      if (isSettled(rule)) ours(limiter)
+      if (goesPastVerbs(rule)) ours(limiter)
       this.choices.see(limiter)
       return this.askOf(rule, limiter, request, message)
     })

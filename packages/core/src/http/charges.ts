@@ -26,11 +26,8 @@ export function settleAtEnd<X extends Exchange>(
   response: Closing,
   message: Message,
 ): void {
-  const open = charges.filter(
-    ({ ask: { rule }, booking }) => rule.countsAfter || (rule.refunds !== undefined && booking !== undefined),
-  )
-  const late = open.filter(({ ask }) => ask.rule.countsAfter)
-  const early = open.filter(({ ask }) => !ask.rule.countsAfter)
+  const late = charges.filter(({ ask }) => ask.rule.countsAfter)
+  const early = charges.filter(({ ask: { rule }, booking }) => !rule.countsAfter && rule.refunds && booking)
   const settleAll = (charges: readonly Charge<X>[]) => (ending: Ending) => {
     for (const charge of charges) settle(charge, exchange, ending)
   }

@@ -171,13 +171,13 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
       ({ limiter, key }) => !hasMet(request, limiter, key),
     )
     if (joint.length === 0) return SKIPPED
+    const isOpen = joint.some(({ rule }) => isSettled(rule))
     const conclude = (decision: Decision, booking?: Booking): MaybePromise<Verdict> => {
       if (decision.allowed && decision instanceof JointDecision) {
         const charged = joint.filter((_, index) => isCharged(decision.parts[index]?.decision))
         for (const { limiter, key } of charged) meet(request, limiter, key)
         const charges = charged.map(ask => ({ ask, booking: bookingOf(ask, booking) }))
-        if (joint.some(({ rule }) => isSettled(rule)))
-          settleAtEnd(charges, exchange, host.response(...exchange), message)
+        if (isOpen) settleAtEnd(charges, exchange, host.response(...exchange), message)
       }
       return hasLadder
         ? proceed(penalized(joint, decision, rules.dryRun), decision =>
@@ -189,7 +189,6 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
       hold(exchange, message, lineOf(joint), keyOf(joint), 1, maxWaitMs, conclude)
     const { maxWaitMs, dryRun } = rules
     if (maxWaitMs !== undefined && maxWaitMs > 0 && !dryRun) return wait(maxWaitMs)
-    const isOpen = joint.some(({ rule }) => isSettled(rule))
     const decided = decideJointly(joint, true, isOpen)
     const goOn = ({ decision, booking }: JointBooked) => {
       const isHeld = maxWaitMs === undefined && !dryRun && !joint.some(({ rule }) => rule.countsAfter)

@@ -9,7 +9,7 @@ export {
   sendRefusal,
   writeFields,
 } from './answering.js'
-export { applyVerdict, type Refusing } from './apply.js'
+export { limitOn } from './apply.js'
 export type { Host, Message } from './client.js'
 export type { Dialect, LegacyReset } from './dialects.js'
 export type { Closing } from './endings.js'

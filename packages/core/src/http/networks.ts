@@ -2,15 +2,11 @@ import { BlockList, isIP } from 'node:net'
 import { invalid } from '../errors.js'
 import { plainNetwork } from './identity.js'
 
-/** Addresses and networks of an option. Addresses are those of `plainAddress`. */
-export interface Networks {
-  has(address: string): boolean
-  /** The longest prefix of those that hold the address; -1 for none. */
-  longest(address: string): number
-}
+/** The longest prefix of the addresses and networks of an option that holds an address of `plainAddress`; -1 for none. */
+export type LongestPrefix = (address: string) => number
 
 /** Throws for what is no list of addresses and networks. */
-export function networksOf(option: string, list: unknown): Networks {
+export function networksOf(option: string, list: unknown): LongestPrefix {
   const expected = "a list of addresses and networks such as ['10.0.0.0/8']"
   if (!Array.isArray(list)) throw invalid(TypeError, option, expected, list)
   // One list for each family: a list that holds both compares IPv4 addresses with IPv6 networks.
@@ -27,11 +23,7 @@ export function networksOf(option: string, list: unknown): Networks {
     const prefixes = isIP(plain) === 4 ? ipv4 : ipv6
     prefixes.add(plain, plainPrefix)
   }
-  const prefixesFor = (address: string) => (isIP(address) === 4 ? ipv4 : ipv6)
-  return {
-    has: address => prefixesFor(address).longest(address) !== -1,
-    longest: address => prefixesFor(address).longest(address),
-  }
+  return address => (isIP(address) === 4 ? ipv4 : ipv6).longest(address)
 }
 
 /** Networks of one family, by the length of their prefixes. */

@@ -1,10 +1,8 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
-import { type MaybePromise, proceed } from '../answer.js'
 import type { Decision } from '../decision.js'
 import { callable } from '../options.js'
-import { applyVerdict } from './apply.js'
+import { limitOn } from './apply.js'
 import type { Host } from './client.js'
-import { createGuard } from './guard.js'
 import type { HttpOptions } from './options.js'
 import { isRefusal } from './refused-error.js'
 import { type RouteLimit, routeLimit, runLimited } from './routes.js'
@@ -42,19 +40,7 @@ export type NodeOptions = HttpOptions<[request: LimitedMessage, response: Server
 export function limitRoute(options: NodeOptions): RouteLimit<Handled> {
   const { onError = answerError, ...others } = { ...options }
   callable('onError', onError)
-  const guard = createGuard('onError' in Object(options) ? others : options, host)
-  const { onRefused, throws } = others
-
-  const limit = (request: LimitedMessage, response: ServerResponse): MaybePromise<boolean> => {
-    if (response.headersSent) return !response.writableEnded
-    return proceed(guard(request, response), verdict => {
-      if ('decision' in verdict) request.rateLimit = verdict.decision
-      return applyVerdict(verdict, response, {
-        throws,
-        onRefused: onRefused && (refusal => onRefused(request, response, refusal)),
-      })
-    })
-  }
+  const limit = limitOn('onError' in Object(options) ? others : options, host)
   return routeLimit<Handled>(([request, response], handle) =>
     runLimited(
       () => limit(request, response),

@@ -41,7 +41,8 @@ export function clientFinder(options: ProxyOptions): FindClient | undefined {
     throw invalid(TypeError, 'hops', 'either trustedProxies or hops', hops)
   const entriesOf = entriesIn(headerName(forwardedHeader))
   if (hops !== undefined) return byHops(wholeNumber('hops', hops), entriesOf)
-  return byTrust(networksOf('trustedProxies', trustedProxies).has, entriesOf)
+  const prefixOf = networksOf('trustedProxies', trustedProxies)
+  return byTrust(address => prefixOf(address) !== -1, entriesOf)
 }
 
 /** The forwarded addresses of a request, from the left; what is none is in its place. */

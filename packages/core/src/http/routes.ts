@@ -33,8 +33,8 @@ export function routeLimit<Args extends readonly unknown[]>(
 
 /**
  * Runs a handler if `act` says that the request goes on, and returns what it returns. What fails before, or in a promise
- * that the framework might not look at, goes to `fail`, which hears whether the handler has failed. `answered` is what tells the framework, in a promise, that the
- * response is answered elsewhere.
+ * that the framework might not look at, goes to `fail`, which hears whether the handler has failed. `answered` is what tells
+ * the framework, in a promise, that the response is answered elsewhere.
  */
 export function runLimited(
   act: () => MaybePromise<boolean>,

@@ -193,18 +193,20 @@ function policyOf<X extends Exchange>(
     hidden: flag('hidden', hidden),
     unit: unit === undefined ? undefined : oneOf('unit', unit, UNITS),
   }
-  // What comes back, or is held against a key, goes past the verbs of a limiter.
-  if (isSettled(rule) && typeof rule.limiter !== 'function') membersOf(rule.limiter)
+  if (goesPastVerbs(rule) && typeof rule.limiter !== 'function') membersOf(rule.limiter)
   return rule
 }
 
-/** Whether something is left to do once a request of a policy is decided. */
-export function isSettled<X extends Exchange>({
-  countsAfter,
-  refunds,
-  ladder,
-}: Pick<PolicyRule<X>, 'countsAfter' | 'refunds' | 'ladder'>): boolean {
-  return countsAfter || refunds !== undefined || ladder !== undefined
+/** Whether something is left to do when a request of a policy has ended. */
+export function isSettled<X extends Exchange>(rule: Pick<PolicyRule<X>, 'countsAfter' | 'refunds'>): boolean {
+  return rule.countsAfter || rule.refunds !== undefined
+}
+
+/** Whether a policy needs a limiter of ours: what comes back, or is held against a key, goes past the verbs. */
+export function goesPastVerbs<X extends Exchange>(
+  rule: Pick<PolicyRule<X>, 'countsAfter' | 'refunds' | 'ladder'>,
+): boolean {
+  return isSettled(rule) || rule.ladder !== undefined
 }
 
 function refundsOf<X extends Exchange>(refund: Refund<X>): Refunds<X> | undefined {
