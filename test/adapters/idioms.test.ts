@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
-import { Agent, createServer, get, type RequestListener, type Server } from 'node:http'
+import { Agent, createServer, get, type RequestListener } from 'node:http'
 import * as http2 from 'node:http2'
 import { createRequire } from 'node:module'
 import { type AddressInfo, connect } from 'node:net'
@@ -10,7 +10,6 @@ import { text } from 'node:stream/consumers'
 import { Router as KoaRouter } from '@koa/router'
 import { createLimiter, type Decision, tokenBucket } from '@sluice/core'
 import * as onNode from '@sluice/core/http'
-import { manualClock } from '@sluice/core/testing'
 import * as onExpress from '@sluice/express'
 import * as onFastify from '@sluice/fastify'
 import * as onKoa from '@sluice/koa'
@@ -18,7 +17,8 @@ import express, { type ErrorRequestHandler, type RequestHandler } from 'express'
 import { type FastifyInstance, type FastifyServerOptions, fastify, type InjectOptions } from 'fastify'
 import Koa, { type Context, type Middleware } from 'koa'
 import request from 'supertest'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
+import { clock, closing, listening } from '../support/each-test.js'
 import { Koa2 } from '../support/servers/koa.js'
 
 /*
@@ -29,17 +29,6 @@ const require = createRequire(import.meta.url)
 /** Express 4 in the types of Express 5, whose part that is used here is the same. */
 const express4 = require('express4') as typeof express
 
-let clock = manualClock()
-const closing: (() => unknown)[] = []
-
-beforeEach(() => {
-  clock = manualClock()
-})
-
-afterEach(async () => {
-  for (const close of closing.splice(0).reverse()) await close()
-})
-
 type Options = onExpress.RateLimitOptions & onKoa.RateLimitOptions & onFastify.RouteLimitOptions
 
 const limit = (limit: number, options: object = {}): Options =>
@@ -49,16 +38,6 @@ const limiterOf = (limit: number, name?: string) =>
   createLimiter(tokenBucket({ limit, window: '1m' }), { clock, name })
 
 const until = (expectation: () => void) => vi.waitFor(expectation, { timeout: 4000, interval: 5 })
-
-async function listening(server: Server): Promise<string> {
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  closing.push(() => {
-    server.closeAllConnections()
-    return new Promise(resolve => server.close(resolve))
-  })
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-}
 
 describe.each([
   ['express', express],

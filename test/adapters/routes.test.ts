@@ -1,13 +1,10 @@
-import { once } from 'node:events'
-import { createServer, get, type RequestListener, type Server } from 'node:http'
+import { createServer, get, type RequestListener } from 'node:http'
 import { createRequire } from 'node:module'
-import type { AddressInfo } from 'node:net'
 import { Readable } from 'node:stream'
 import { runInThisContext } from 'node:vm'
 import Router from '@koa/router'
 import { createLimiter, type Decision, memoryStore, tokenBucket } from '@sluice/core'
 import * as onNode from '@sluice/core/http'
-import { manualClock } from '@sluice/core/testing'
 import * as onExpress from '@sluice/express'
 import * as onFastify from '@sluice/fastify'
 import * as onKoa from '@sluice/koa'
@@ -24,8 +21,9 @@ import {
 import Koa, { type Middleware } from 'koa'
 import request from 'supertest'
 import typescript from 'typescript5'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { asynchronous } from '../support/async-store.js'
+import { clock, closing, listening } from '../support/each-test.js'
 import { Koa2 } from '../support/servers/koa.js'
 
 /*
@@ -35,17 +33,6 @@ import { Koa2 } from '../support/servers/koa.js'
 const require = createRequire(import.meta.url)
 /** Express 4 in the types of Express 5, whose part that is used here is the same. */
 const express4 = require('express4') as typeof express
-
-let clock = manualClock()
-const closing: (() => unknown)[] = []
-
-beforeEach(() => {
-  clock = manualClock()
-})
-
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
-})
 
 /** Options that fit every framework. */
 type Options = onExpress.RateLimitOptions &
@@ -58,16 +45,6 @@ const limit = (limit: number, options: object = {}): Options =>
 
 /** Waits for what sockets do on their own; the clock stands still meanwhile. */
 const until = (expectation: () => void) => vi.waitFor(expectation, { timeout: 4000, interval: 5 })
-
-async function listening(server: Server): Promise<string> {
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  closing.push(() => {
-    server.closeAllConnections()
-    return new Promise(resolve => server.close(resolve))
-  })
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-}
 
 /*
  * The ways to limit a handler.

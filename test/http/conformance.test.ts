@@ -21,6 +21,7 @@ import { problemBody, refusalProblem } from '../../packages/core/src/http/proble
 import { asynchronous } from '../support/async-store.js'
 import { clock, closing } from '../support/each-test.js'
 import { type AnyRequest, type App, type Limit, servers } from '../support/servers/index.js'
+import { NO_RESPONSE } from './no-response.js'
 import { policy } from './notation.js'
 import { limitsOf, readBack } from './read-back.js'
 import { redirectingServers } from './redirects.js'
@@ -1180,20 +1181,12 @@ describe.each(redirectingServers)('on $name', ({ start }) => {
 
 /** A request of nobody in particular, for guards without a framework. */
 const REQUEST = { headers: {} }
-const RESPONSE = {
-  statusCode: 200,
-  writableEnded: false,
-  writableFinished: false,
-  end: () => {},
-  once: () => {},
-  off: () => {},
-}
 
 function guard(options: HttpOptions<[typeof REQUEST]>) {
   return createGuard(options, {
     address: () => '203.0.113.7',
     message: request => request,
-    response: () => RESPONSE,
+    response: () => NO_RESPONSE,
     trusts: () => 'nobody',
   })
 }

@@ -15,6 +15,7 @@ import { ClientKeys, type Message } from '../../packages/core/src/http/client.js
 import { addressKey, plainAddress } from '../../packages/core/src/http/identity.js'
 import { clientFinder, type Headers, type ProxyOptions } from '../../packages/core/src/http/proxies.js'
 import { run } from '../support/process.js'
+import { NO_RESPONSE } from './no-response.js'
 
 const require = createRequire(import.meta.url)
 const TEST = join(import.meta.dirname, '..')
@@ -462,21 +463,11 @@ describe('bad options', () => {
   })
 })
 
-/** A response that nobody waits for. */
-const NOBODY = {
-  statusCode: 200,
-  writableEnded: false,
-  writableFinished: false,
-  end: () => {},
-  once: () => {},
-  off: () => {},
-}
-
 /** node:http, as an adapter sees it. */
 const NODE: Host<[Message]> = {
   address: (message: Message) => message.socket?.remoteAddress,
   message: (message: Message) => message,
-  response: () => NOBODY,
+  response: () => NO_RESPONSE,
   trusts: () => 'nobody' as const,
 }
 

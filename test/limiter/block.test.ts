@@ -1,4 +1,3 @@
-import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import {
   type Algorithm,
   acquireAll,
@@ -12,7 +11,6 @@ import {
   leakyBucket,
   memoryStore,
   RateLimitedError,
-  type SluiceEvents,
   slidingLog,
   slidingWindow,
   smoothBursty,
@@ -23,11 +21,13 @@ import {
 } from '@sluice/core'
 import { type ManualClock, manualClock } from '@sluice/core/testing'
 import fc from 'fast-check'
-import { describe, expect, expectTypeOf, onTestFinished, test } from 'vitest'
+import { describe, expect, expectTypeOf, test } from 'vitest'
 import type { LedgerLimiter } from '../../packages/core/src/ledger-limiter.js'
 import type { Ladder } from '../../packages/core/src/penalties.js'
 import { ALGORITHMS } from '../support/algorithms.js'
 import { asynchronous } from '../support/async-store.js'
+import { heard } from '../support/events.js'
+import { nextTick, outcome } from '../support/outcome.js'
 import { type Ask, asks, cost, maxWaitUs } from '../support/scripts.js'
 
 const BLOCKED = { allowed: false, code: 'SLUICE_BLOCKED', remaining: 0 }
@@ -959,24 +959,6 @@ function expectBlocked(error: unknown): void {
   expect((error as RateLimitedError).decision.code).toBe('SLUICE_BLOCKED')
 }
 
-interface Outcome {
-  readonly settledAfterMs: number
-  readonly value?: unknown
-  readonly error?: unknown
-}
-
-function outcome(promise: Promise<unknown>, clock: ManualClock): Promise<Outcome> {
-  const sinceMs = clock.nowMs
-  return promise.then(
-    value => ({ settledAfterMs: clock.nowMs - sinceMs, value }),
-    error => ({ settledAfterMs: clock.nowMs - sinceMs, error }),
-  )
-}
-
-function nextTick(): Promise<void> {
-  return new Promise(resolve => setImmediate(resolve))
-}
-
 function thrownBy(act: () => unknown): unknown {
   try {
     act()
@@ -984,17 +966,6 @@ function thrownBy(act: () => unknown): unknown {
     return error
   }
   return undefined
-}
-
-/** What is published on a channel from now on to the end of the test. */
-function heard<Name extends keyof SluiceEvents>(name: Name): SluiceEvents[Name][] {
-  const messages: SluiceEvents[Name][] = []
-  const listener = (message: unknown) => messages.push(message as SluiceEvents[Name])
-  subscribe(name, listener)
-  onTestFinished(() => {
-    unsubscribe(name, listener)
-  })
-  return messages
 }
 
 /** How long a block lasts. */

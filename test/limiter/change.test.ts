@@ -10,8 +10,9 @@ import {
   tokenBucket,
   unlimited,
 } from '@sluice/core'
-import { type ManualClock, manualClock } from '@sluice/core/testing'
+import { manualClock } from '@sluice/core/testing'
 import { describe, expect, test } from 'vitest'
+import { nextTick, outcome } from '../support/outcome.js'
 
 type Rate = { limit: number; window: '1h' | '1s' | '1m' }
 
@@ -132,21 +133,3 @@ test('a leaky bucket lets as many wait as its capacity says', async () => {
   const refused = (await Promise.all(waits)).filter(({ error }) => error !== undefined)
   expect(refused).toHaveLength(1)
 })
-
-interface Outcome {
-  readonly settledAfterMs: number
-  readonly value?: unknown
-  readonly error?: unknown
-}
-
-function outcome(promise: Promise<unknown>, clock: ManualClock): Promise<Outcome> {
-  const sinceMs = clock.nowMs
-  return promise.then(
-    value => ({ settledAfterMs: clock.nowMs - sinceMs, value }),
-    error => ({ settledAfterMs: clock.nowMs - sinceMs, error }),
-  )
-}
-
-function nextTick(): Promise<void> {
-  return new Promise(resolve => setImmediate(resolve))
-}

@@ -1,4 +1,4 @@
-import { channel, subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { channel } from 'node:diagnostics_channel'
 import { join } from 'node:path'
 import {
   combine,
@@ -6,13 +6,13 @@ import {
   createRegistry,
   type Decision,
   memoryStore,
-  type SluiceEvents,
   tokenBucket,
   unlimited,
 } from '@sluice/core'
 import { manualClock } from '@sluice/core/testing'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { asynchronous } from '../support/async-store.js'
+import { heard } from '../support/events.js'
 import { run } from '../support/process.js'
 
 const bucket = tokenBucket({ limit: 2, window: '1m' })
@@ -22,17 +22,6 @@ function setUp() {
   const clock = manualClock()
   const limiter = createLimiter(bucket, { name: 'two', clock })
   return { clock, limiter }
-}
-
-/** What is published on a channel from now on to the end of the test. */
-function heard<Name extends keyof SluiceEvents>(name: Name): SluiceEvents[Name][] {
-  const messages: SluiceEvents[Name][] = []
-  const listener = (message: unknown) => messages.push(message as SluiceEvents[Name])
-  subscribe(name, listener)
-  onTestFinished(() => {
-    unsubscribe(name, listener)
-  })
-  return messages
 }
 
 describe('sluice:decision', () => {

@@ -13,29 +13,19 @@ import {
 } from '@sluice/core'
 import { manualClock } from '@sluice/core/testing'
 import { redisStore } from '@sluice/redis'
-import { Redis } from 'ioredis'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type RedisServer, startRedis } from '../support/redis-server.js'
+import { describe, expect, test } from 'vitest'
+import { callsOf, server } from './server.js'
 
 /*
  * What shows only by the clock of the server, or when processes do not agree. A store is a process here: it knows nothing
  * of others but what they have written.
  */
 
-let server: RedisServer
-let client: Redis
+const here = server()
 let names = 0
-beforeAll(async () => {
-  server = await startRedis()
-  client = new Redis(server.port)
-})
-afterAll(async () => {
-  client.disconnect()
-  await server.stop()
-})
 
 const on = (algorithm: Algorithm, name = `n${names++}`, clock = undefined as never) =>
-  createLimiter(algorithm, { name, store: redisStore(client, { deadline: '10s' }), clock })
+  createLimiter(algorithm, { name, store: redisStore(here.redis, { deadline: '10s' }), clock })
 
 /** A clock that can be set to any time. */
 class AnyTime {
@@ -47,15 +37,11 @@ class AnyTime {
 }
 
 /** Calls of scripts that the server has been sent meanwhile. */
-async function callsOf(act: () => Promise<unknown>): Promise<number> {
-  const count = async () =>
-    [...(await client.info('commandstats')).matchAll(/cmdstat_(?:evalsha|eval):calls=(\d+)/g)].reduce(
-      (sum, [, calls]) => sum + Number(calls),
-      0,
-    )
-  const before = await count()
+async function scriptsDuring(act: () => Promise<unknown>): Promise<number> {
+  await callsOf(here.redis)
   await act()
-  return (await count()) - before
+  const { evalsha = 0, eval: evaluated = 0 } = await callsOf(here.redis)
+  return evalsha + evaluated
 }
 
 test('who waits when the options change is booked anew, and nobody is charged twice', async () => {
@@ -128,21 +114,21 @@ test('what is given back is noted for minutes, however long the window', async (
   const limiter = on(fixedWindow({ limit: 10, window: '30d' }), 'noted')
   await limiter.tryAcquire('k')
   await (await limiter.reserve('k', { maxWait: 0 })).refund()
-  const [note = ''] = await client.keys('*:noted:given:*')
-  expect(await client.pttl(note)).toBeGreaterThan(0)
-  expect(await client.pttl(note)).toBeLessThanOrEqual(300_000)
+  const [note = ''] = await here.redis.keys('*:noted:given:*')
+  expect(await here.redis.pttl(note)).toBeGreaterThan(0)
+  expect(await here.redis.pttl(note)).toBeLessThanOrEqual(300_000)
 })
 
 test('a release that the client sends twice gives back once', async () => {
   const twice = {
     async evalsha(...args: [sha: string, keys: number, ...string[]]) {
       const isRelease = String(args.at(-1)).includes('"release"')
-      if (isRelease) await client.evalsha(...args).catch(() => {})
-      return client.evalsha(...args)
+      if (isRelease) await here.redis.evalsha(...args).catch(() => {})
+      return here.redis.evalsha(...args)
     },
-    eval: (...args: [script: string, keys: number, ...string[]]) => client.eval(...args),
+    eval: (...args: [script: string, keys: number, ...string[]]) => here.redis.eval(...args),
     scan: () => Promise.reject(new Error('not here')),
-    unlink: (...keys: string[]) => client.unlink(...keys),
+    unlink: (...keys: string[]) => here.redis.unlink(...keys),
   }
   const store = redisStore(twice, { deadline: '10s' })
   const limiter = createLimiter(tokenBucket({ limit: 100, window: '10h' }), { name: 'released', store })
@@ -168,15 +154,15 @@ test('a drain takes what is left while others go on asking', async () => {
 
 test('one ask of several at once is one call, as several are', async () => {
   const [a, b] = [on(tokenBucket({ limit: 9, window: '1h' })), on(fixedWindow({ limit: 9, window: '1h' }))]
-  const store = redisStore(client, { deadline: '10s' })
+  const store = redisStore(here.redis, { deadline: '10s' })
   const both = [a, b].map((_, index) =>
     createLimiter(tokenBucket({ limit: 9, window: '1h' }), { name: `both-${index}`, store }),
   )
   const asks = both.map(limiter => ({ limiter, key: 'k' }))
   await tryAcquireAll(asks)
   await tryAcquireAll([{ limiter: a, key: 'k' }])
-  expect(await callsOf(() => tryAcquireAll([{ limiter: a, key: 'k' }]))).toBe(1)
-  expect(await callsOf(() => tryAcquireAll(asks))).toBe(1)
+  expect(await scriptsDuring(() => tryAcquireAll([{ limiter: a, key: 'k' }]))).toBe(1)
+  expect(await scriptsDuring(() => tryAcquireAll(asks))).toBe(1)
 })
 
 describe('a clock that jumps back', () => {

@@ -1,3 +1,6 @@
+import { once } from 'node:events'
+import type { Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { manualClock } from '@sluice/core/testing'
 import { afterEach, beforeEach } from 'vitest'
 
@@ -7,13 +10,24 @@ import { afterEach, beforeEach } from 'vitest'
 
 export let clock = manualClock()
 
-/** What is to be closed after the test. */
-export const closing: (() => Promise<unknown>)[] = []
+/** What is to be closed after the test, the last first. */
+export const closing: (() => unknown)[] = []
 
 beforeEach(() => {
   clock = manualClock()
 })
 
 afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
+  for (const close of closing.splice(0).reverse()) await close()
 })
+
+/** A server that listens on the loopback until the test is over. */
+export async function listening(server: Server): Promise<string> {
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  closing.push(() => {
+    server.closeAllConnections()
+    return new Promise(resolve => server.close(resolve))
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
