@@ -15,9 +15,17 @@ import fc from 'fast-check'
 import { parseList } from 'structured-headers'
 import request from 'supertest'
 import { describe, expect, it, vi } from 'vitest'
-import { type Dialect, fieldsOf, type HeaderStyle } from '../../packages/core/src/http/dialects.js'
-import { type PolicyReport, reportOf, retryAfterSeconds } from '../../packages/core/src/http/headers.js'
-import { problemBody, refusalProblem } from '../../packages/core/src/http/problem.js'
+import {
+  type Dialect,
+  fieldsOf,
+  type HeaderStyle,
+} from '../../packages/core/src/http/response/older-fields.js'
+import { problemBody, refusalProblem } from '../../packages/core/src/http/response/problem.js'
+import {
+  type PolicyReport,
+  reportOf,
+  retryAfterSeconds,
+} from '../../packages/core/src/http/response/ratelimit-fields.js'
 import { asynchronous } from '../support/async-store.js'
 import { clock, closing } from '../support/each-test.js'
 import { type AnyRequest, type App, type Limit, servers } from '../support/servers/index.js'

@@ -11,7 +11,7 @@ import {
   policyField,
   reportOf,
   retryAfterSeconds,
-} from '../../packages/core/src/http/headers.js'
+} from '../../packages/core/src/http/response/ratelimit-fields.js'
 
 declare global {
   /** A name of the DOM that the types of structured-headers use. */

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { addressKey } from '../../packages/core/src/http/identity.js'
+import { addressKey } from '../../packages/core/src/http/request/address.js'
 
 describe('the conformance table of standards.md, section 11', () => {
   it.each([

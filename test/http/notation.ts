@@ -1,4 +1,4 @@
-import type { PolicyReport, QuotaUnit } from '../../packages/core/src/http/headers.js'
+import type { PolicyReport, QuotaUnit } from '../../packages/core/src/http/response/ratelimit-fields.js'
 
 const UNITS: readonly string[] = ['requests', 'content-bytes', 'concurrent-requests'] satisfies QuotaUnit[]
 

@@ -11,9 +11,13 @@ import { fastify } from 'fastify'
 import ipaddr from 'ipaddr.js'
 import Koa from 'koa'
 import { afterEach, beforeEach, describe, expect, it, type MockInstance, vi } from 'vitest'
-import { ClientKeys, type Message } from '../../packages/core/src/http/client.js'
-import { addressKey, plainAddress } from '../../packages/core/src/http/identity.js'
-import { clientFinder, type Headers, type ProxyOptions } from '../../packages/core/src/http/proxies.js'
+import { addressKey, plainAddress } from '../../packages/core/src/http/request/address.js'
+import { ClientKeys, type Message } from '../../packages/core/src/http/request/client-key.js'
+import {
+  clientFinder,
+  type Headers,
+  type ProxyOptions,
+} from '../../packages/core/src/http/request/forwarded.js'
 import { run } from '../support/process.js'
 import { NO_RESPONSE } from './no-response.js'
 

@@ -1,7 +1,7 @@
 import { type Duration, parseDuration } from '@sluice/core'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { MAX_SPAN_US, spanToUs, waitToUs } from '../../packages/core/src/duration.js'
+import { MAX_SPAN_US, spanToUs, waitToUs } from '../../packages/core/src/shared/duration.js'
 
 const invalid = (name: 'RangeError' | 'TypeError', option: string) =>
   expect.objectContaining({ name, code: 'SLUICE_INVALID_OPTION', option })

@@ -9,7 +9,7 @@ import fc from 'fast-check'
 import { fastify } from 'fastify'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { escaped, unescaped } from '../../packages/redis/src/keys.js'
+import { escaped, unescaped } from '../../packages/redis/src/key-names.js'
 import { ALGORITHMS } from './algorithms.js'
 import { callsOf, keysUnder, server, writesOn } from './server.js'
 

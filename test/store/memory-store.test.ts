@@ -10,7 +10,7 @@ import {
 import { manualClock } from '@sluice/core/testing'
 import fc from 'fast-check'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { Hand, PAGE_SLOTS, type Page, Slots } from '../../packages/core/src/slots.js'
+import { Hand, PAGE_SLOTS, type Page, Slots } from '../../packages/core/src/store/memory/slots.js'
 
 const MB = 2 ** 20
 

@@ -1,5 +1,6 @@
-export type { Algorithm, Booking, Policy } from './algorithm.js'
+export type { Algorithm, Booking, Policy } from './algorithms/algorithm.js'
 export { type CycleOptions, cycle } from './algorithms/cycle.js'
+export type { Decision, DecisionCode, DecisionFigures } from './algorithms/decision.js'
 export { type FixedWindowOptions, fixedWindow } from './algorithms/fixed-window.js'
 export { type LeakyBucketOptions, leakyBucket } from './algorithms/leaky-bucket.js'
 export { type SlidingLogOptions, slidingLog } from './algorithms/sliding-log.js'
@@ -8,16 +9,10 @@ export { type SmoothBurstyOptions, smoothBursty } from './algorithms/smooth-burs
 export { type SmoothWarmingUpOptions, smoothWarmingUp } from './algorithms/smooth-warming-up.js'
 export { type TokenBucketOptions, tokenBucket } from './algorithms/token-bucket.js'
 export { unlimited } from './algorithms/unlimited.js'
-export type { Answer } from './answer.js'
-export { type Alarm, type Clock, systemClock } from './clock.js'
-export { acquireAll, combine, type LimiterAsk, tryAcquireAll } from './combine.js'
-export type { Decision, DecisionCode, DecisionFigures } from './decision.js'
-export { type LimitedOptions, type LimitedResult, type Limiting, limited } from './decorate.js'
-export { type Duration, parseDuration } from './duration.js'
-export type { SluiceError, SluiceErrorCode } from './errors.js'
-export type { SluiceEvents } from './events.js'
-export type { OnStoreError } from './guarded-ledger.js'
-export type { DecisionPart, JointDecision } from './joint-decision.js'
+export type { SluiceEvents } from './limiter/events.js'
+export { acquireAll, combine, type LimiterAsk, tryAcquireAll } from './limiter/joint/combine.js'
+export type { DecisionPart, JointDecision } from './limiter/joint/joint-decision.js'
+export { type LimitedOptions, type LimitedResult, type Limiting, limited } from './limiter/limited.js'
 export {
   type AcquireOptions,
   createLimiter,
@@ -25,15 +20,20 @@ export {
   type LimiterOptions,
   type ReserveOptions,
   type WaitOptions,
-} from './limiter.js'
-export { type MemoryStore, type MemoryStoreOptions, memoryStore } from './memory-store.js'
-export { RateLimitedError } from './rate-limited-error.js'
+} from './limiter/limiter.js'
+export { RateLimitedError } from './limiter/rate-limited-error.js'
 export {
   createRegistry,
   type Registry,
   type RegistryEvent,
   type RegistryOptions,
-} from './registry.js'
-export type { Reservation } from './reservation.js'
-export type { LimiterStats } from './stats.js'
-export type { AsyncStore, Booked, Ledger, LedgerSpec, Store, SyncStore } from './store.js'
+} from './limiter/registry.js'
+export type { Reservation } from './limiter/reservation.js'
+export type { LimiterStats } from './limiter/stats.js'
+export { type Alarm, type Clock, systemClock } from './shared/clock.js'
+export { type Duration, parseDuration } from './shared/duration.js'
+export type { SluiceError, SluiceErrorCode } from './shared/errors.js'
+export type { Answer } from './shared/maybe-promise.js'
+export type { OnStoreError } from './store/async-guard.js'
+export { type MemoryStore, type MemoryStoreOptions, memoryStore } from './store/memory/memory-store.js'
+export type { AsyncStore, Booked, Ledger, LedgerSpec, Store, SyncStore } from './store/store.js'

@@ -1,2 +1,2 @@
 export type { IoredisLike, NodeRedisLike, RedisClient } from './clients.js'
-export { type RedisStore, type RedisStoreOptions, redisStore, type StoredKey } from './store.js'
+export { type RedisStore, type RedisStoreOptions, redisStore, type StoredKey } from './redis-store.js'

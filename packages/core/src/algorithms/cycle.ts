@@ -1,9 +1,9 @@
-import type { Algorithm, Booking, Policy } from '../algorithm.js'
-import { Decision, type Gauge } from '../decision.js'
-import { type Duration, parseDuration, spanToUs } from '../duration.js'
-import { invalid } from '../errors.js'
-import { checkOptions, wholeNumber } from '../options.js'
-import { LATEST_US } from './latest.js'
+import { type Duration, parseDuration, spanToUs } from '../shared/duration.js'
+import { invalid } from '../shared/errors.js'
+import { checkOptions, wholeNumber } from '../shared/validate.js'
+import type { Algorithm, Booking, Policy } from './algorithm.js'
+import { Decision, type Gauge } from './decision.js'
+import { LATEST_US } from './internal/arithmetic.js'
 
 /*
  * Cycle

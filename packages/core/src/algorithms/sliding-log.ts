@@ -1,10 +1,10 @@
-import type { Algorithm, Booking, Policy } from '../algorithm.js'
-import { Decision, FixedGauge } from '../decision.js'
-import { type Duration, spanToUs } from '../duration.js'
-import { invalid } from '../errors.js'
-import { checkOptions, wholeNumber } from '../options.js'
+import { type Duration, spanToUs } from '../shared/duration.js'
+import { invalid } from '../shared/errors.js'
+import { checkOptions, wholeNumber } from '../shared/validate.js'
+import type { Algorithm, Booking, Policy } from './algorithm.js'
+import { Decision, FixedGauge } from './decision.js'
 import { shareOf } from './fixed-window.js'
-import { blockOf, LogBlocks, PAGE_BYTES, RUNS } from './log-blocks.js'
+import { blockOf, LogBlocks, PAGE_BYTES, RUNS } from './internal/log-pages.js'
 
 /*
  * Sliding log

@@ -1,8 +1,8 @@
-import type { Algorithm, Booking, Policy } from '../algorithm.js'
-import { Decision, FixedGauge } from '../decision.js'
-import { type Duration, spanToUs } from '../duration.js'
-import { invalid } from '../errors.js'
-import { checkOptions, wholeNumber } from '../options.js'
+import { type Duration, spanToUs } from '../shared/duration.js'
+import { invalid } from '../shared/errors.js'
+import { checkOptions, wholeNumber } from '../shared/validate.js'
+import type { Algorithm, Booking, Policy } from './algorithm.js'
+import { Decision, FixedGauge } from './decision.js'
 import { shareOf } from './fixed-window.js'
 
 /*

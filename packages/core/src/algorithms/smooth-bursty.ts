@@ -1,10 +1,10 @@
-import type { Algorithm, Booking, Policy } from '../algorithm.js'
-import { type Duration, spanToUs, waitToUs } from '../duration.js'
-import { invalid } from '../errors.js'
-import { checkOptions, wholeNumber } from '../options.js'
-import { warnOnce } from '../warnings.js'
-import { Closed } from './closed.js'
-import { SMOOTH_LANES, Smooth, type Start } from './smooth.js'
+import { type Duration, spanToUs, waitToUs } from '../shared/duration.js'
+import { invalid } from '../shared/errors.js'
+import { checkOptions, wholeNumber } from '../shared/validate.js'
+import { warnOnce } from '../shared/warnings.js'
+import type { Algorithm, Booking, Policy } from './algorithm.js'
+import { SMOOTH_LANES, Smooth, type Start } from './internal/smooth.js'
+import { Closed } from './internal/zero-limit.js'
 
 /*
  * Smooth bursty

@@ -1,10 +1,10 @@
-import type { Algorithm, Booking, Policy } from '../algorithm.js'
-import { Decision } from '../decision.js'
-import { type Duration, spanToUs } from '../duration.js'
-import { checkOptions, wholeNumber } from '../options.js'
-import { Closed } from './closed.js'
-import { ExactLine, larger, smaller } from './exact-line.js'
-import { LATEST_US } from './latest.js'
+import { type Duration, spanToUs } from '../shared/duration.js'
+import { checkOptions, wholeNumber } from '../shared/validate.js'
+import type { Algorithm, Booking, Policy } from './algorithm.js'
+import { Decision } from './decision.js'
+import { LATEST_US } from './internal/arithmetic.js'
+import { ExactLine, larger, smaller } from './internal/gcra.js'
+import { Closed } from './internal/zero-limit.js'
 
 /*
  * Token bucket

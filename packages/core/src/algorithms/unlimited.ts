@@ -1,5 +1,5 @@
-import type { Algorithm } from '../algorithm.js'
-import { Decision, FixedGauge } from '../decision.js'
+import type { Algorithm } from './algorithm.js'
+import { Decision, FixedGauge } from './decision.js'
 
 /*
  * Unlimited

@@ -1,10 +1,6 @@
-import type { Booking } from '../algorithm.js'
-import { isPromise, type MaybePromise, proceed } from '../answer.js'
-import { keyOf, lineOf } from '../combine.js'
-import type { Decision } from '../decision.js'
-import { coded, type SluiceError } from '../errors.js'
-import { failedDecision, isStoreError } from '../guarded-ledger.js'
-import { JointDecision } from '../joint-decision.js'
+import type { Booking } from '../algorithms/algorithm.js'
+import type { Decision } from '../algorithms/decision.js'
+import { keyOf, lineOf } from '../limiter/joint/combine.js'
 import {
   decideJointly,
   every,
@@ -12,22 +8,26 @@ import {
   type JointBooked,
   type JointBooking,
   noteJointly,
-} from '../joint-ledger.js'
-import { JointLimiter, ours } from '../joint-limiter.js'
-import { LedgerLimiter } from '../ledger-limiter.js'
-import type { Limiter, WaitOptions } from '../limiter.js'
-import { RateLimitedError } from '../rate-limited-error.js'
-import type { Booked } from '../store.js'
-import { type Ask, Asker, isGone, jointAsks } from './asks.js'
-import { settleAtEnd } from './charges.js'
-import { ClientKeys, type Host, type Message } from './client.js'
-import { onClose } from './endings.js'
-import { AgeWatch } from './made-per-request.js'
-import { hasMet, meet } from './meetings.js'
+} from '../limiter/joint/decide-all.js'
+import { JointDecision } from '../limiter/joint/joint-decision.js'
+import { JointLimiter, ours } from '../limiter/joint/joint-limiter.js'
+import type { Limiter, WaitOptions } from '../limiter/limiter.js'
+import { LedgerLimiter } from '../limiter/limiter-class.js'
+import { RateLimitedError } from '../limiter/rate-limited-error.js'
+import { coded, type SluiceError } from '../shared/errors.js'
+import { isPromise, type MaybePromise, proceed } from '../shared/maybe-promise.js'
+import { failedDecision, isStoreError } from '../store/async-guard.js'
+import type { Booked } from '../store/store.js'
+import { penalized } from './lifecycle/ladder.js'
+import { AgeWatch } from './lifecycle/misuse-warning.js'
+import { hasMet, meet } from './lifecycle/request-record.js'
+import { onClose } from './lifecycle/response-end.js'
+import { settleAtEnd } from './lifecycle/settle.js'
 import type { Exchange, HttpOptions } from './options.js'
-import { penalized } from './penalized.js'
-import { isSettled, LONGEST_HOLD_MS, type PolicyRule, rulesOf } from './rules.js'
-import { type Verdict, Verdicts } from './verdicts.js'
+import { ClientKeys, type Host, type Message } from './request/client-key.js'
+import { type Ask, Asker, isGone, jointAsks } from './request/resolve-ask.js'
+import { isSettled, LONGEST_HOLD_MS, type PolicyRule, rulesOf } from './resolve-options.js'
+import { type Verdict, Verdicts } from './response/report.js'
 
 /**
  * Decides over requests: at once, or in a promise where the key, the cost, the choice or the store takes its time, or

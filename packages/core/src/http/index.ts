@@ -1,21 +1,9 @@
-export { type MaybePromise, proceed } from '../answer.js'
-export { coded, invalid } from '../errors.js'
-export {
-  asError,
-  dropOnRedirect,
-  FOREIGN,
-  finish,
-  type NodeResponse,
-  sendRefusal,
-  writeFields,
-} from './answering.js'
-export { limitOn } from './apply.js'
-export type { Host, Message } from './client.js'
-export type { Dialect, LegacyReset } from './dialects.js'
-export type { Closing } from './endings.js'
+export { coded, invalid } from '../shared/errors.js'
+export { type MaybePromise, proceed } from '../shared/maybe-promise.js'
 export { createGuard, type Guard } from './guard.js'
-export type { QuotaUnit } from './headers.js'
-export { addressKey } from './identity.js'
+export { type RouteLimit, routeLimit, runLimited } from './handler.js'
+export type { Closing } from './lifecycle/response-end.js'
+export { limitOn } from './middleware.js'
 export { type LimitedMessage, limitRoute, type NodeOptions } from './node.js'
 export type {
   Answer,
@@ -35,8 +23,20 @@ export type {
   RequestKey,
   RequestOptions,
 } from './options.js'
-export type { Body, Problem } from './problem.js'
-export type { ProxyOptions } from './proxies.js'
-export { isRefusal, type RefusedError, refusedError } from './refused-error.js'
-export { type RouteLimit, routeLimit, runLimited } from './routes.js'
-export type { Field, Verdict } from './verdicts.js'
+export { addressKey } from './request/address.js'
+export type { Host, Message } from './request/client-key.js'
+export type { ProxyOptions } from './request/forwarded.js'
+export type { Dialect, LegacyReset } from './response/older-fields.js'
+export type { Body, Problem } from './response/problem.js'
+export type { QuotaUnit } from './response/ratelimit-fields.js'
+export { isRefusal, type RefusedError, refusedError } from './response/refused-error.js'
+export type { Field, Verdict } from './response/report.js'
+export {
+  asError,
+  dropOnRedirect,
+  FOREIGN,
+  finish,
+  type NodeResponse,
+  sendRefusal,
+  writeFields,
+} from './response/write-fields.js'

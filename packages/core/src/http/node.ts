@@ -1,11 +1,11 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
-import type { Decision } from '../decision.js'
-import { callable } from '../options.js'
-import { limitOn } from './apply.js'
-import type { Host } from './client.js'
+import type { Decision } from '../algorithms/decision.js'
+import { callable } from '../shared/validate.js'
+import { type RouteLimit, routeLimit, runLimited } from './handler.js'
+import { limitOn } from './middleware.js'
 import type { HttpOptions } from './options.js'
-import { isRefusal } from './refused-error.js'
-import { type RouteLimit, routeLimit, runLimited } from './routes.js'
+import type { Host } from './request/client-key.js'
+import { isRefusal } from './response/refused-error.js'
 
 /** A request of node:http that may have been limited. */
 export type LimitedMessage = IncomingMessage & {

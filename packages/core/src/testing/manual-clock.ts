@@ -1,7 +1,7 @@
-import type { Alarm, Clock } from '../clock.js'
-import { type Duration, parseDuration } from '../duration.js'
-import { invalid } from '../errors.js'
-import { checkOptions } from '../options.js'
+import type { Alarm, Clock } from '../shared/clock.js'
+import { type Duration, parseDuration } from '../shared/duration.js'
+import { invalid } from '../shared/errors.js'
+import { checkOptions } from '../shared/validate.js'
 
 /** A clock that moves only when told to. */
 export interface ManualClock extends Clock {

@@ -1,6 +1,6 @@
-import { openOf, partsOf, saveOf, WHOLE } from './access.lua.js'
-import { PENALTY } from './penalty.lua.js'
-import { OUT, PRELUDE, TIME, TTL } from './prelude.lua.js'
+import { PENALTY } from './parts/penalty.lua.js'
+import { OUT, PRELUDE, TIME, TTL } from './parts/prelude.lua.js'
+import { openOf, partsOf, saveOf, WHOLE } from './parts/state.lua.js'
 import type { Twin } from './twin.js'
 
 /*

@@ -1,0 +1,62 @@
+import type { ServerResponse } from 'node:http'
+import type { Decision } from '../algorithms/decision.js'
+import { type MaybePromise, proceed } from '../shared/maybe-promise.js'
+import { createGuard } from './guard.js'
+import type { HttpOptions, Refusal } from './options.js'
+import type { Host } from './request/client-key.js'
+import { refusedError } from './response/refused-error.js'
+import type { Verdict } from './response/report.js'
+import { dropOnRedirect, sendRefusal, writeFields } from './response/write-fields.js'
+
+/** A request that carries what was decided over it. */
+interface Decided {
+  rateLimit?: Decision | undefined
+}
+
+/**
+ * Limits where responses are those of node:http. What it makes puts verdicts into effect: it answers a request or lets it go
+ * on, which it says. Throws for bad options as `rateLimit` does.
+ */
+export function limitOn<Request extends Decided, Response extends ServerResponse>(
+  options: HttpOptions<[Request, Response]>,
+  host: Host<[Request, Response]>,
+): (request: Request, response: Response) => MaybePromise<boolean> {
+  const guard = createGuard(options, host)
+  const { onRefused, throws = false } = options
+  return (request, response) => {
+    if (response.headersSent) return !response.writableEnded
+    return proceed(guard(request, response), verdict => {
+      if ('decision' in verdict) request.rateLimit = verdict.decision
+      return apply(verdict, response, throws, onRefused && (refusal => onRefused(request, response, refusal)))
+    })
+  }
+}
+
+function apply(
+  verdict: Verdict,
+  response: ServerResponse,
+  throws: boolean,
+  onRefused: ((refusal: Refusal) => unknown) | undefined,
+): MaybePromise<boolean> {
+  if (verdict.outcome === 'abandoned') return false
+  if (verdict.outcome === 'skipped') return true
+  if (response.headersSent) return applyLate(verdict.outcome, response)
+  writeFields(verdict.fields, response)
+  dropOnRedirect(verdict.dropsOnRedirect, response)
+  if (verdict.outcome === 'allowed') return true
+
+  const { refusal, fields } = verdict
+  response.statusCode = refusal.status
+  if (throws) throw refusedError(refusal, fields, response)
+  return proceed(onRefused?.(refusal), () => {
+    sendRefusal(refusal, response)
+    return false
+  })
+}
+
+/** Somebody began to answer while the key was looked for: no field can be said any more, and no refusal. */
+function applyLate(outcome: 'allowed' | 'refused', response: ServerResponse): boolean {
+  if (response.writableEnded) return false
+  if (outcome === 'refused') response.destroy()
+  return outcome === 'allowed'
+}

@@ -1,0 +1,286 @@
+import type { Booking } from '../../algorithms/algorithm.js'
+import type { Decision } from '../../algorithms/decision.js'
+import { coded } from '../../shared/errors.js'
+import { type Answer, answerOf, isPromise, type MaybePromise, proceed } from '../../shared/maybe-promise.js'
+import { GuardedLedger } from '../../store/async-guard.js'
+import type { Ladder } from '../../store/penalties.js'
+import type { Booked, Ledger, Together } from '../../store/store.js'
+import type { LedgerLimiter } from '../limiter-class.js'
+import { type DecisionPart, JointDecision } from './joint-decision.js'
+
+/*
+ * Several ledgers as one, all or none: every limiter decides first and takes nothing; only when all of them agree is
+ * something taken from each. Where a store answers later, somebody else may come in between: then what was taken
+ * already is given back.
+ */
+
+/** So many permits of a key of one limiter. */
+export interface JointAsk {
+  readonly limiter: LedgerLimiter<boolean>
+  readonly key: string
+  readonly cost: number
+  /** Whether nothing is to be taken: the permits are only to be there. */
+  readonly isCheck?: boolean | undefined
+}
+
+/** Asks of the same limiter and key as one. */
+export function addUp<Ask extends JointAsk>(asks: readonly Ask[]): readonly Ask[] {
+  const sums: Ask[] = []
+  for (const ask of asks) {
+    const same = sums.findIndex(sum => sum.limiter === ask.limiter && sum.key === ask.key)
+    if (same === -1) sums.push(ask)
+    else sums[same] = { ...(sums[same] as Ask), cost: ask.cost + (sums[same] as Ask).cost }
+  }
+  return sums
+}
+
+/** Decides all asks at once; with `commit` all of them are charged, or none. A booking is wanted where somebody `books`. */
+export function decideJointly(
+  asks: readonly JointAsk[],
+  commit: boolean,
+  books = false,
+): MaybePromise<JointBooked> {
+  if (asks.length === 1) return decideAlone(asks[0] as JointAsk, commit, books)
+  const together = togetherOf(asks)
+  if (together !== undefined) return decideTogether(together, asks, commit, books)
+  return proceed(look(asks), decisions => {
+    const decision = jointDecision(asks, decisions)
+    return commit && decision.allowed ? charge(asks) : { decision }
+  })
+}
+
+/** One ask takes no look first. */
+function decideAlone(ask: JointAsk, commit: boolean, books: boolean): MaybePromise<JointBooked> {
+  const { limiter, key, cost, isCheck = false } = ask
+  const takes = commit && !isCheck
+  const decided: MaybePromise<Booked> =
+    takes && books
+      ? limiter.ledger.book(key, cost, 0)
+      : proceed<Decision, Booked>(limiter.ledger.decide(key, cost, 0, takes), decision => ({ decision }))
+  return proceed(decided, booked => jointly([ask], [booked]))
+}
+
+/** What decides over all of them at once, if they are on one store that can. */
+function togetherOf(asks: readonly JointAsk[]): Together | undefined {
+  const together = asks[0]?.limiter.ledger.together
+  if (together === undefined) return undefined
+  return asks.every(({ limiter }) => limiter.ledger.together === together) ? together : undefined
+}
+
+async function decideTogether(
+  together: Together,
+  asks: readonly JointAsk[],
+  commit: boolean,
+  books: boolean,
+): Promise<JointBooked> {
+  const guards = asks.map(({ limiter }) => limiter.ledger as GuardedLedger)
+  const inner = asks.map((ask, index) => ({ ...ask, ledger: (guards[index] as GuardedLedger).ledger }))
+  return jointly(asks, await GuardedLedger.together(guards, () => together.decide(inner, commit, books)))
+}
+
+/** What was decided over all of them, as one. */
+function jointly(asks: readonly JointAsk[], booked: readonly Booked[]): JointBooked {
+  const decisions = booked.map(({ decision }) => decision)
+  return { decision: jointDecision(asks, decisions), booking: jointBooking(asks, booked) }
+}
+
+/** What was taken, by the ask that took it. */
+function bookingsOf(asks: readonly JointAsk[], booked: readonly (Booked | undefined)[]) {
+  return booked.flatMap((part, index) =>
+    part?.booking === undefined ? [] : [{ ask: asks[index] as JointAsk, booking: part.booking }],
+  )
+}
+
+function jointBooking(asks: readonly JointAsk[], booked: readonly Booked[]): JointBooking | undefined {
+  const bookings = bookingsOf(asks, booked)
+  const [first] = bookings
+  return first && { ...first.booking, bookings }
+}
+
+function look(asks: readonly JointAsk[]): MaybePromise<Decision[]> {
+  return every(asks, ({ limiter, key, cost }) => limiter.ledger.decide(key, cost, 0, false))
+}
+
+/** Counts a joint decision where it was made: a grant by all, a refusal by those who refused. */
+export function noteJointly(asks: readonly JointAsk[], decision: JointDecision): JointDecision {
+  for (const [index, { limiter, key, cost, isCheck = false }] of asks.entries()) {
+    const part = (decision.parts[index] as DecisionPart).decision
+    if (decision.allowed ? !isCheck : !part.allowed) limiter.noted(key, cost, part)
+    if (decision.allowed && decision.waitUs > 0) limiter.hasWaited()
+  }
+  return decision
+}
+
+export interface JointBooked extends Booked {
+  readonly decision: JointDecision
+  readonly booking?: JointBooking | undefined
+}
+
+export interface JointBooking extends Booking {
+  readonly bookings: readonly { readonly ask: JointAsk; readonly booking: Booking }[]
+}
+
+function charge(asks: readonly JointAsk[]): MaybePromise<JointBooked> {
+  const asked = every(asks, ask => settled(() => take(ask)))
+  return proceed(asked, outcomes => {
+    const failure = outcomes.find(({ value }) => value === undefined)
+    const booked = outcomes.flatMap(({ value }) => (value === undefined ? [] : [value]))
+    if (failure === undefined && booked.every(({ decision }) => decision.allowed))
+      return jointly(asks, booked)
+    // Somebody else was faster, a store has no room for all, or one has failed.
+    const taken = bookingsOf(
+      asks,
+      outcomes.map(({ value }) => value),
+    )
+    const given = every(taken, ({ ask, booking }) =>
+      settled(() => ask.limiter.ledger.refund(ask.key, booking)),
+    )
+    return proceed(given, () => {
+      if (failure !== undefined) throw failure.error
+      return proceed(look(asks), now => ({
+        decision: jointDecision(
+          asks,
+          booked.map(({ decision }, index) => (decision.allowed ? (now[index] as Decision) : decision)),
+        ),
+      }))
+    })
+  })
+}
+
+function take({ limiter: { ledger }, key, cost, isCheck }: JointAsk): MaybePromise<Booked> {
+  if (!isCheck) return ledger.book(key, cost, 0)
+  return proceed(ledger.decide(key, cost, 0, false), decision => ({ decision }))
+}
+
+function jointDecision(asks: readonly JointAsk[], decisions: readonly Decision[]): JointDecision {
+  return new JointDecision(
+    asks.map(({ limiter: { name, policy }, key, cost }, index) => {
+      return { limiter: name, policy, key, cost, decision: decisions[index] as Decision }
+    }),
+  )
+}
+
+/** A ledger whose key stands for one ask of each of several limiters. */
+export class JointLedger<Async extends boolean> implements Ledger<Async> {
+  readonly async: Async
+  private readonly asksOf: (key: string, cost: number) => readonly JointAsk[]
+
+  constructor(async: Async, asksOf: (key: string, cost: number) => readonly JointAsk[]) {
+    this.async = async
+    this.asksOf = asksOf
+  }
+
+  decide(key: string, cost: number, _maxWaitUs: number, commit: boolean): Answer<Async, Decision> {
+    return answerOf(
+      this.async,
+      proceed(decideJointly(this.asksOf(key, cost), commit), ({ decision }) => decision),
+    )
+  }
+
+  book(key: string, cost: number): Answer<Async, Booked> {
+    return answerOf(this.async, decideJointly(this.asksOf(key, cost), true, true))
+  }
+
+  cancel(_key: string, booking: Booking): Answer<Async, number> {
+    return this.giveBack(booking as JointBooking, 'cancel')
+  }
+
+  refund(_key: string, booking: Booking): Answer<Async, number> {
+    return this.giveBack(booking as JointBooking, 'refund')
+  }
+
+  /** Where there is no limit, nothing was taken that could come back. */
+  release(key: string, permits: number): Answer<Async, number> {
+    const limited = this.asksOf(key, 1).filter(({ limiter }) => limiter.policy.limit < Infinity)
+    const given = every(limited, ask => ask.limiter.release(ask.key, permits))
+    return answerOf(
+      this.async,
+      proceed(given, given => (given.length === 0 ? 0 : Math.min(...given))),
+    )
+  }
+
+  /** Takes from each what passes all of them. */
+  drain(key: string): Answer<Async, number> {
+    const drained = proceed(decideJointly(this.asksOf(key, 0), false), ({ decision: { remaining } }) => {
+      if (remaining === 0 || remaining === Infinity) return 0
+      const taken = decideJointly(this.asksOf(key, remaining), true)
+      return proceed(taken, ({ decision }) => (decision.allowed ? remaining : 0))
+    })
+    return answerOf(this.async, drained)
+  }
+
+  block(key: string, forUs: number): Answer<Async, void> {
+    return this.each(key, ask => ask.limiter.block(ask.key, forUs / 1000))
+  }
+
+  unblock(key: string): Answer<Async, void> {
+    return this.each(key, ask => ask.limiter.unblock(ask.key))
+  }
+
+  /** Of all that it is made of; who knows which of them refused asks those. */
+  strike(key: string, ladder: Ladder): Answer<Async, number> {
+    const left = every(this.asksOf(key, 1), ask => ask.limiter.strike(ask.key, ladder))
+    return answerOf(
+      this.async,
+      proceed(left, left => Math.max(...left)),
+    )
+  }
+
+  reset(key: string): Answer<Async, void> {
+    return this.each(key, ask => ask.limiter.reset(ask.key))
+  }
+
+  update(): Answer<Async, void> {
+    throw coded(
+      new TypeError(
+        'update: a combination has no options of its own; update the limiters that it is made of',
+      ),
+      'SLUICE_INVALID_LIMITER',
+      'update',
+    )
+  }
+
+  private each(key: string, act: (ask: JointAsk) => MaybePromise<void>): Answer<Async, void> {
+    return answerOf(
+      this.async,
+      proceed(every(this.asksOf(key, 1), act), () => {}),
+    )
+  }
+
+  private giveBack({ bookings }: JointBooking, verb: 'cancel' | 'refund'): Answer<Async, number> {
+    const given = every(bookings, ({ ask, booking }) => ask.limiter.giveBack(ask.key, booking, verb))
+    return answerOf(
+      this.async,
+      proceed(given, given => Math.max(...given)),
+    )
+  }
+}
+
+/** Asks everybody, and waits only if somebody answers later. */
+export function every<T, U>(items: readonly T[], ask: (item: T) => MaybePromise<U>): MaybePromise<U[]> {
+  const answers: MaybePromise<U>[] = []
+  try {
+    for (const item of items) answers.push(ask(item))
+  } catch (error) {
+    // Nobody will look at those that were asked before.
+    for (const answer of answers) if (isPromise(answer)) answer.then(undefined, () => {})
+    throw error
+  }
+  return answers.some(isPromise) ? Promise.all(answers) : (answers as U[])
+}
+
+interface Outcome<T> {
+  readonly value?: T
+  readonly error?: unknown
+}
+
+function settled<T>(act: () => MaybePromise<T>): MaybePromise<Outcome<T>> {
+  const failed = (error: unknown) => ({ error: error ?? new Error('a store has failed') })
+  try {
+    const answer = act()
+    if (!isPromise(answer)) return { value: answer }
+    return (answer as PromiseLike<T>).then(value => ({ value }), failed)
+  } catch (error) {
+    return failed(error)
+  }
+}
