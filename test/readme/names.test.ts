@@ -22,7 +22,9 @@ describe('the README names what there is, and all of it:', () => {
     const { prototype } = limiter.constructor
     const documented = namesUnder('A limiter of your own')
     for (const verb of documented) expect(prototype[verb], verb).toBeInstanceOf(Function)
-    expect(documented.toSorted()).toEqual(methodsIn('packages/core/src/limiter.ts', 'Limiter').toSorted())
+    expect(documented.toSorted()).toEqual(
+      methodsIn('packages/core/src/limiter/limiter.ts', 'Limiter').toSorted(),
+    )
   })
 
   test('algorithms', () => {
@@ -35,7 +37,7 @@ describe('the README names what there is, and all of it:', () => {
   })
 
   test('events', () => {
-    const source = readFileSync(join(ROOT, 'packages/core/src/events.ts'), 'utf8')
+    const source = readFileSync(join(ROOT, 'packages/core/src/limiter/events.ts'), 'utf8')
     const channels = distinct(source, /(?<=^ {2}')sluice:[a-z-]+(?=':)/gm)
     expect(channels).not.toEqual([])
     expect(distinct(README, /sluice:[a-z-]+/g)).toEqual(channels)

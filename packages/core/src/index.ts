@@ -9,17 +9,17 @@ export { type SmoothBurstyOptions, smoothBursty } from './algorithms/smooth-burs
 export { type SmoothWarmingUpOptions, smoothWarmingUp } from './algorithms/smooth-warming-up.js'
 export { type TokenBucketOptions, tokenBucket } from './algorithms/token-bucket.js'
 export { unlimited } from './algorithms/unlimited.js'
+export { createLimiter } from './limiter/create-limiter.js'
 export type { SluiceEvents } from './limiter/events.js'
 export { acquireAll, combine, type LimiterAsk, tryAcquireAll } from './limiter/joint/combine.js'
 export type { DecisionPart, JointDecision } from './limiter/joint/joint-decision.js'
 export { type LimitedOptions, type LimitedResult, type Limiting, limited } from './limiter/limited.js'
-export {
-  type AcquireOptions,
-  createLimiter,
-  type Limiter,
-  type LimiterOptions,
-  type ReserveOptions,
-  type WaitOptions,
+export type {
+  AcquireOptions,
+  Limiter,
+  LimiterOptions,
+  ReserveOptions,
+  WaitOptions,
 } from './limiter/limiter.js'
 export { RateLimitedError } from './limiter/rate-limited-error.js'
 export {

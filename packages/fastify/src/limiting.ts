@@ -1,5 +1,6 @@
 import type { Limiter } from '@sluice/core'
 import {
+  andThen,
   createGuard,
   dropOnRedirect,
   finish,
@@ -9,7 +10,6 @@ import {
   isRefusal,
   type MaybePromise,
   type NodeResponse,
-  proceed,
   type Refusal,
   refusedError,
   runLimited,
@@ -62,7 +62,7 @@ export function hooked(options: RateLimitOptions): Limiting & Hooked {
 export function limiting(options: RouteLimitOptions): Limiting {
   const guard = createGuard(options, host)
   const act = (request: FastifyRequest, reply: FastifyReply) =>
-    proceed(guard(request, reply), verdict => apply(verdict, request, reply, options))
+    andThen(guard(request, reply), verdict => apply(verdict, request, reply, options))
   const failing =
     (reply: FastifyReply, fail: (error: Error) => unknown) =>
     (error: unknown, byHandler = false) => {
@@ -131,7 +131,7 @@ function apply(
   const { refusal, fields } = verdict
   reply.code(refusal.status)
   if (throws) throw refusedError(refusal, fields, response)
-  return proceed(onRefused && answeredBy(onRefused, request, reply, refusal), answered => {
+  return andThen(onRefused && answeredBy(onRefused, request, reply, refusal), answered => {
     if (answered !== true) sendRefusal(refusal, response)
     return false
   })
@@ -152,7 +152,7 @@ function answeredBy(
   }
   const answer = onRefused(request, reply, refusal)
   // A reply passes for a promise, and one that nobody sends is never kept.
-  return proceed(answer === reply ? undefined : answer, () => answered)
+  return andThen(answer === reply ? undefined : answer, () => answered)
 }
 
 /** A reply in the terms of node:http. */

@@ -3,7 +3,6 @@ import type { Decision } from '../algorithms/decision.js'
 import { keyOf, lineOf } from '../limiter/joint/combine.js'
 import {
   decideJointly,
-  every,
   type JointAsk,
   type JointBooked,
   type JointBooking,
@@ -15,7 +14,7 @@ import type { Limiter, WaitOptions } from '../limiter/limiter.js'
 import { LedgerLimiter } from '../limiter/limiter-class.js'
 import { RateLimitedError } from '../limiter/rate-limited-error.js'
 import { coded, type SluiceError } from '../shared/errors.js'
-import { isPromise, type MaybePromise, proceed } from '../shared/maybe-promise.js'
+import { all, andThen, isPromise, type MaybePromise } from '../shared/maybe-promise.js'
 import { failedDecision, isStoreError } from '../store/async-guard.js'
 import type { Booked } from '../store/store.js'
 import { penalized } from './lifecycle/ladder.js'
@@ -79,8 +78,8 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
       if (word === 'deny') return verdicts.denied(request)
     }
     if (others.length > 0)
-      return proceed(
-        every(rules.policies, rule => asker.ask(rule, request, message)),
+      return andThen(
+        all(rules.policies, rule => asker.ask(rule, request, message)),
         asks => decideAll(exchange, message, asks),
       )
     const ask = asker.ask(only, request, message)
@@ -116,7 +115,7 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
         if (isSettled(rule)) settleAtEnd([{ ask, booking }], exchange, host.response(...exchange), message)
       }
       return hasLadder && !decision.allowed
-        ? proceed(penalized([ask], decision, rules.dryRun), decision =>
+        ? andThen(penalized([ask], decision, rules.dryRun), decision =>
             verdicts.of(request, [ask], decision, idle),
           )
         : verdicts.of(request, [ask], decision, idle)
@@ -137,7 +136,7 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
   function charge({ rule, limiter, key, cost }: Ask<X>, conclude: Conclude): MaybePromise<Verdict> {
     const own = ours(limiter)
     const taken: MaybePromise<Booked> = rule.countsAfter
-      ? proceed<Decision, Booked>(own.check(key, cost), decision => ({ decision }))
+      ? andThen<Decision, Booked>(own.check(key, cost), decision => ({ decision }))
       : own.take(key, cost)
     return isPromise(taken)
       ? Promise.resolve(taken as PromiseLike<Booked>).then(
@@ -180,7 +179,7 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
         if (isOpen) settleAtEnd(charges, exchange, host.response(...exchange), message)
       }
       return hasLadder
-        ? proceed(penalized(joint, decision, rules.dryRun), decision =>
+        ? andThen(penalized(joint, decision, rules.dryRun), decision =>
             verdicts.of(request, joint, decision, idle),
           )
         : verdicts.of(request, joint, decision, idle)

@@ -1,5 +1,5 @@
 export { coded, invalid } from '../shared/errors.js'
-export { type MaybePromise, proceed } from '../shared/maybe-promise.js'
+export { andThen, type MaybePromise } from '../shared/maybe-promise.js'
 export { createGuard, type Guard } from './guard.js'
 export { type RouteLimit, routeLimit, runLimited } from './handler.js'
 export type { Closing } from './lifecycle/response-end.js'

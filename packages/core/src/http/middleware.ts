@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { Decision } from '../algorithms/decision.js'
-import { type MaybePromise, proceed } from '../shared/maybe-promise.js'
+import { andThen, type MaybePromise } from '../shared/maybe-promise.js'
 import { createGuard } from './guard.js'
 import type { HttpOptions, Refusal } from './options.js'
 import type { Host } from './request/client-key.js'
@@ -25,7 +25,7 @@ export function limitOn<Request extends Decided, Response extends ServerResponse
   const { onRefused, throws = false } = options
   return (request, response) => {
     if (response.headersSent) return !response.writableEnded
-    return proceed(guard(request, response), verdict => {
+    return andThen(guard(request, response), verdict => {
       if ('decision' in verdict) request.rateLimit = verdict.decision
       return apply(verdict, response, throws, onRefused && (refusal => onRefused(request, response, refusal)))
     })
@@ -48,7 +48,7 @@ function apply(
   const { refusal, fields } = verdict
   response.statusCode = refusal.status
   if (throws) throw refusedError(refusal, fields, response)
-  return proceed(onRefused?.(refusal), () => {
+  return andThen(onRefused?.(refusal), () => {
     sendRefusal(refusal, response)
     return false
   })

@@ -1,6 +1,7 @@
 import { tokenBucket } from '../algorithms/token-bucket.js'
+import { createLimiter, isLimiter } from '../limiter/create-limiter.js'
 import { membersOf } from '../limiter/joint/joint-limiter.js'
-import { createLimiter, isLimiter, type Limiter } from '../limiter/limiter.js'
+import type { Limiter } from '../limiter/limiter.js'
 import { LedgerLimiter } from '../limiter/limiter-class.js'
 import { checkCost } from '../shared/cost.js'
 import { type Duration, spanToUs, waitToUs } from '../shared/duration.js'

@@ -2,9 +2,10 @@ import type { Decision } from '../algorithms/decision.js'
 import { checkCost } from '../shared/cost.js'
 import { type Duration, waitToUs } from '../shared/duration.js'
 import { invalid } from '../shared/errors.js'
-import { isPromise, type MaybePromise, proceed } from '../shared/maybe-promise.js'
+import { andThen, isPromise, type MaybePromise } from '../shared/maybe-promise.js'
 import { callable, checkOptions, having } from '../shared/validate.js'
-import { isLimiter, type Limiter } from './limiter.js'
+import { isLimiter } from './create-limiter.js'
+import type { Limiter } from './limiter.js'
 import { checkKey } from './limiter-class.js'
 import { RateLimitedError } from './rate-limited-error.js'
 
@@ -129,7 +130,7 @@ function limitedFunction(limiter: Limiter, rules: Rules, action: Action): Action
   const limitedAction: Action = function (...args) {
     const run = () => {
       const key = rules.key.apply(this, args)
-      return proceed(admit(limiter, rules, key, rules.cost.apply(this, args), args, this), () =>
+      return andThen(admit(limiter, rules, key, rules.cost.apply(this, args), args, this), () =>
         watched(limiter, rules, key, () => action.apply(this, args)),
       )
     }
@@ -149,7 +150,7 @@ function admit(
   self: unknown,
 ): MaybePromise<Decision> {
   if (waits) return limiter.acquire(key, { cost, maxWait, signal: signal.apply(self, args as []) })
-  return proceed<Decision, Decision>(limiter.tryAcquire(key, { cost }), decision => {
+  return andThen<Decision, Decision>(limiter.tryAcquire(key, { cost }), decision => {
     if (!decision.allowed)
       throw new RateLimitedError(limiter.name, key, decision, 'the permits are not there')
     return decision

@@ -4,7 +4,7 @@ import type { Clock } from '../shared/clock.js'
 import { checkCost } from '../shared/cost.js'
 import { type Duration, spanToUs, waitToUs } from '../shared/duration.js'
 import { coded, invalid, invalidPrivately } from '../shared/errors.js'
-import { type Answer, afterwards, type MaybePromise, proceed } from '../shared/maybe-promise.js'
+import { type Answer, afterwards, andThen, type MaybePromise } from '../shared/maybe-promise.js'
 import { checkOptions, having, wholeNumber } from '../shared/validate.js'
 import { noAnswer } from '../store/deadlines.js'
 import type { Ladder } from '../store/penalties.js'
@@ -204,7 +204,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   charge(key: string, cost: number): MaybePromise<unknown> {
     const { bookable, policy } = this.terms
     const maxWaitUs = bookable ? (policy.windowMs ?? 0) * 1000 : 0
-    return proceed<Decision, unknown>(this.ledger.decide(key, cost, maxWaitUs, true), decision =>
+    return andThen<Decision, unknown>(this.ledger.decide(key, cost, maxWaitUs, true), decision =>
       decision.allowed ? this.noted(key, cost, decision) : this.drain(key),
     )
   }

@@ -1,15 +1,10 @@
 import type { Algorithm, Policy } from '../algorithms/algorithm.js'
 import type { Decision } from '../algorithms/decision.js'
-import { type Clock, systemClock } from '../shared/clock.js'
-import { type Duration, spanToUs, waitToUs } from '../shared/duration.js'
-import { invalid } from '../shared/errors.js'
+import type { Clock } from '../shared/clock.js'
+import type { Duration } from '../shared/duration.js'
 import type { Answer } from '../shared/maybe-promise.js'
-import { checkOptions, having, policyName, wholeNumber } from '../shared/validate.js'
-import { checkOnStoreError, GuardedLedger, type OnStoreError } from '../store/async-guard.js'
-import { Deadlines } from '../store/deadlines.js'
-import { memoryStore } from '../store/memory/memory-store.js'
-import type { AsyncStore, Ledger, SyncStore } from '../store/store.js'
-import { checkAlgorithm, LedgerLimiter } from './limiter-class.js'
+import type { OnStoreError } from '../store/async-guard.js'
+import type { AsyncStore, SyncStore } from '../store/store.js'
 import type { Reservation } from './reservation.js'
 import type { LimiterStats } from './stats.js'
 
@@ -129,97 +124,3 @@ export interface Limiter<Async extends boolean = boolean> {
   /** Ends every wait, and rejects every `acquire` from now on; the other verbs go on. */
   close(): void
 }
-
-/**
- * Makes a limiter: an algorithm, applied to keys.
- *
- * Throws a TypeError or RangeError (with `code` and `option`) for an option that is unknown, of a wrong type or out of
- * range.
- *
- * @example
- * const perUser = createLimiter(tokenBucket({ limit: 600, window: '1m', burst: 50 }), { name: 'per-user' })
- * const decision = perUser.tryAcquire('ann', { cost: 5 })
- * if (!decision.allowed) console.log(`try again in ${decision.retryAfterMs} ms`)
- */
-export function createLimiter<S extends SyncStore | AsyncStore | undefined = undefined>(
-  algorithm: Algorithm,
-  options: LimiterOptions<S> = {},
-): Limiter<S extends AsyncStore ? true : false> {
-  checkAlgorithm(algorithm)
-  checkOptions('createLimiter', options, OPTIONS)
-  const name = options.name === undefined ? 'default' : policyName('name', options.name)
-  const { clock = systemClock, store = memoryStore() } = options
-  checkClock(clock)
-  having('open', 'store', store, 'a store such as memoryStore()')
-  const maxWaitUs = options.maxWait === undefined ? undefined : waitToUs('maxWait', options.maxWait)
-  // What is a queue itself says how many may wait.
-  const queue = algorithm.policy.maxWaitMs === undefined ? 0 : algorithm.policy.limit
-  const { maxQueue = Math.max(1000, queue), maxQueuePerKey = Math.max(10, queue) } = options
-  const bounds = {
-    maxQueue: wholeNumber('maxQueue', maxQueue),
-    maxQueuePerKey: wholeNumber('maxQueuePerKey', maxQueuePerKey),
-  }
-  const failure = failureRules({
-    onStoreError: options.onStoreError === undefined ? store.onStoreError : options.onStoreError,
-    deadline: options.deadline === undefined ? store.deadline : options.deadline,
-  })
-  const opened: Ledger<boolean> = store.open({
-    name,
-    algorithm,
-    clock,
-    isNamed: options.name !== undefined,
-  })
-  const ledger = opened.async
-    ? new GuardedLedger(
-        opened as Ledger<true>,
-        deadlinesOf(store, failure.deadlineMs),
-        failure.answer,
-        error => limiter.failed(error),
-      )
-    : opened
-  const limiter = new LedgerLimiter({ name, terms: algorithm, ledger, clock, maxWaitUs, bounds })
-  return limiter as unknown as Limiter<S extends AsyncStore ? true : false>
-}
-
-const OPTIONS = [
-  'name',
-  'store',
-  'clock',
-  'maxWait',
-  'maxQueue',
-  'maxQueuePerKey',
-  'onStoreError',
-  'deadline',
-]
-
-/** Whether a value is a limiter of `createLimiter`, or does what one does. */
-export function isLimiter(value: unknown): value is Limiter {
-  const limiter = value as Limiter | null | undefined
-  return typeof limiter?.tryAcquire === 'function' && typeof limiter.name === 'string'
-}
-
-/** A clock that is wrong would be a limit that is none. */
-function checkClock(clock: Clock): void {
-  having('nowUs', 'clock', clock, 'a clock such as systemClock')
-  const nowUs = clock.nowUs()
-  if (!Number.isSafeInteger(nowUs) || nowUs < 0)
-    throw invalid(RangeError, 'clock', 'a clock whose nowUs() is whole microseconds since the epoch', nowUs)
-}
-
-function failureRules({
-  onStoreError = 'throw',
-  deadline = 100,
-}: Pick<LimiterOptions, 'onStoreError' | 'deadline'>) {
-  return { answer: checkOnStoreError(onStoreError), deadlineMs: spanToUs('deadline', deadline) / 1000 }
-}
-
-/** Calls to a store with deadlines of one length share a timer. */
-function deadlinesOf(store: object, spanMs: number): Deadlines {
-  const ofStore = deadlines.get(store) ?? new Map<number, Deadlines>()
-  deadlines.set(store, ofStore)
-  const ofSpan = ofStore.get(spanMs) ?? new Deadlines(spanMs)
-  ofStore.set(spanMs, ofSpan)
-  return ofSpan
-}
-
-const deadlines = new WeakMap<object, Map<number, Deadlines>>()

@@ -4,8 +4,9 @@ import { waitToUs } from '../shared/duration.js'
 import { coded, invalid } from '../shared/errors.js'
 import { callable, checkOptions, having, policyName } from '../shared/validate.js'
 import type { AsyncStore, SyncStore } from '../store/store.js'
+import { createLimiter } from './create-limiter.js'
 import { channelOf } from './events.js'
-import { createLimiter, type Limiter, type LimiterOptions } from './limiter.js'
+import type { Limiter, LimiterOptions } from './limiter.js'
 import { checkAlgorithm, type LedgerLimiter, type Terms } from './limiter-class.js'
 
 /** Options of `createRegistry`: what every limiter of it has unless told otherwise. */

@@ -2,7 +2,7 @@ import type { Booking } from '../algorithms/algorithm.js'
 import type { Decision } from '../algorithms/decision.js'
 import { type Alarm, type Clock, setAlarm } from '../shared/clock.js'
 import { coded } from '../shared/errors.js'
-import { type Answer, afterwards, isPromise, proceed } from '../shared/maybe-promise.js'
+import { type Answer, afterwards, andThen, isPromise } from '../shared/maybe-promise.js'
 import { isBlocked } from '../store/blocked.js'
 import type { Booked, Ledger } from '../store/store.js'
 import { RateLimitedError } from './rate-limited-error.js'
@@ -71,7 +71,7 @@ export class WaitingRoom<Async extends boolean> implements Room {
     if (this.closed) return Promise.reject(closedError(this.host.name))
     if (ask.cost === 0)
       return Promise.resolve(
-        proceed(this.host.ledger.decide(key, 0, 0, false), (decision: Decision) => ({ decision })),
+        andThen(this.host.ledger.decide(key, 0, 0, false), (decision: Decision) => ({ decision })),
       )
     const line = this.lines.get(key) ?? new Line(key, this)
     this.lines.set(key, line)

@@ -1,9 +1,8 @@
 import type { Decision } from '../../algorithms/decision.js'
-import { every } from '../../limiter/joint/decide-all.js'
 import { type DecisionPart, JointDecision } from '../../limiter/joint/joint-decision.js'
 import { ours } from '../../limiter/joint/joint-limiter.js'
 import type { Limiter } from '../../limiter/limiter.js'
-import { isPromise, type MaybePromise, proceed } from '../../shared/maybe-promise.js'
+import { all, andThen, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
 import { blocked } from '../../store/blocked.js'
 import type { Ladder } from '../../store/penalties.js'
 import type { Exchange } from '../options.js'
@@ -24,13 +23,13 @@ export function penalized<X extends Exchange>(
   }
   const members = asks.flatMap(jointAsks)
   const parted = decision.parts.map((part, index) => ({ part, ask: members[index] as Ask<X> }))
-  const parts = every(parted, ({ part, ask }) =>
-    proceed(struck(ask.limiter, ask.key, ask.cost, part.decision, ladderOf(ask)), decision => ({
+  const parts = all(parted, ({ part, ask }) =>
+    andThen(struck(ask.limiter, ask.key, ask.cost, part.decision, ladderOf(ask)), decision => ({
       ...part,
       decision,
     })),
   )
-  return proceed(parts, (parts: DecisionPart[]) => new JointDecision(parts, 0, decision.retryAfterUs))
+  return andThen(parts, (parts: DecisionPart[]) => new JointDecision(parts, 0, decision.retryAfterUs))
 }
 
 /** What has refused because of a block, or for want of memory or an answer, is no refusal of the ladder. */

@@ -1,6 +1,6 @@
 import type { Booking } from '../../algorithms/algorithm.js'
 import { ours } from '../../limiter/joint/joint-limiter.js'
-import { isPromise, type MaybePromise, proceed } from '../../shared/maybe-promise.js'
+import { andThen, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
 import { warnOnce } from '../../shared/warnings.js'
 import type { Ending, Exchange } from '../options.js'
 import type { Message } from '../request/client-key.js'
@@ -38,7 +38,7 @@ export function settleAtEnd<X extends Exchange>(
 
 function settle<X extends Exchange>({ ask, booking }: Charge<X>, exchange: X, ending: Ending): void {
   quietly(() =>
-    proceed(isSpared(ask, exchange, ending), spared => {
+    andThen(isSpared(ask, exchange, ending), spared => {
       if (ask.rule.countsAfter) return spared ? undefined : chargeLate(ask)
       return spared && booking !== undefined ? giveBack(ask, booking) : undefined
     }),
@@ -57,7 +57,7 @@ function chargeLate<X extends Exchange>(ask: Ask<X>): void {
 
 function isSpared<X extends Exchange>({ rule }: Ask<X>, exchange: X, ending: Ending): MaybePromise<boolean> {
   try {
-    const answer = rule.refunds === undefined ? false : proceed(rule.refunds(exchange, ending), stated)
+    const answer = rule.refunds === undefined ? false : andThen(rule.refunds(exchange, ending), stated)
     return isPromise(answer) ? answer.then(undefined, failed) : answer
   } catch (error) {
     return failed(error)

@@ -3,7 +3,7 @@ import { membersOf, ours } from '../../limiter/joint/joint-limiter.js'
 import type { Limiter } from '../../limiter/limiter.js'
 import { checkCost } from '../../shared/cost.js'
 import { invalidPrivately } from '../../shared/errors.js'
-import { isPromise, type MaybePromise, proceed } from '../../shared/maybe-promise.js'
+import { andThen, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
 import { ChoiceWatch } from '../lifecycle/misuse-warning.js'
 import type { Exchange } from '../options.js'
 import { checkLimiter, goesPastVerbs, type PolicyRule } from '../resolve-options.js'
@@ -30,7 +30,7 @@ export class Asker<X extends Exchange> {
   ask(rule: PolicyRule<X>, request: X[0], message: Message): MaybePromise<Ask<X> | undefined> {
     const { limiter } = rule
     if (typeof limiter !== 'function') return this.askOf(rule, limiter, request, message)
-    return proceed(limiter(request), chosen => {
+    return andThen(limiter(request), chosen => {
       if (chosen === null) return undefined
       const limiter = checkLimiter(chosen, 'a limiter, or null for no limit')
       if (goesPastVerbs(rule)) ours(limiter)

@@ -4,7 +4,7 @@ import { membersOf } from '../../limiter/joint/joint-limiter.js'
 import type { Limiter } from '../../limiter/limiter.js'
 import { LedgerLimiter } from '../../limiter/limiter-class.js'
 import { coded } from '../../shared/errors.js'
-import { type MaybePromise, proceed } from '../../shared/maybe-promise.js'
+import { andThen, type MaybePromise } from '../../shared/maybe-promise.js'
 import { dialectOf, distinctName, reportsSoFar } from '../lifecycle/request-record.js'
 import type { Exchange, Refusal } from '../options.js'
 import type { Ask } from '../request/resolve-ask.js'
@@ -103,7 +103,7 @@ export class Verdicts<X extends Exchange> {
   private told(request: X[0], decision: Decision, goOn: () => MaybePromise<Verdict>): MaybePromise<Verdict> {
     const { onDecision, dryRun } = this.rules
     const refused = !decision.allowed && !dryRun
-    return proceed(onDecision?.(request, { decision, refused }), goOn)
+    return andThen(onDecision?.(request, { decision, refused }), goOn)
   }
 
   private verdict(
@@ -156,8 +156,8 @@ export class Verdicts<X extends Exchange> {
     fields.push({ name: 'Cache-Control', value: 'no-store', joins: false })
     const { decision, problem } = refusal
     const { body } = this.rules
-    const answer = body === undefined ? problemBody(problem) : proceed(body(request, refusal), statedBody)
-    return proceed(answer, body => {
+    const answer = body === undefined ? problemBody(problem) : andThen(body(request, refusal), statedBody)
+    return andThen(answer, body => {
       return { outcome: 'refused', decision, fields, dropsOnRedirect, refusal: { ...refusal, body } }
     })
   }

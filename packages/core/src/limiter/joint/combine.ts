@@ -1,6 +1,6 @@
 import { checkCost } from '../../shared/cost.js'
 import { invalid } from '../../shared/errors.js'
-import { type Answer, answerOf, proceed } from '../../shared/maybe-promise.js'
+import { type Answer, andThen, answerOf } from '../../shared/maybe-promise.js'
 import { checkOptions } from '../../shared/validate.js'
 import type { Limiter, WaitOptions } from '../limiter.js'
 import { checkKey, type LedgerLimiter } from '../limiter-class.js'
@@ -38,7 +38,7 @@ export function tryAcquireAll<Async extends boolean>(
   const isAsync = joint.some(({ limiter }) => limiter.ledger.async) as Async
   return answerOf(
     isAsync,
-    proceed(decideJointly(joint, true), ({ decision }) => noteJointly(joint, decision)),
+    andThen(decideJointly(joint, true), ({ decision }) => noteJointly(joint, decision)),
   )
 }
 

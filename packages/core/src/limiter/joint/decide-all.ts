@@ -1,7 +1,14 @@
 import type { Booking } from '../../algorithms/algorithm.js'
 import type { Decision } from '../../algorithms/decision.js'
 import { coded } from '../../shared/errors.js'
-import { type Answer, answerOf, isPromise, type MaybePromise, proceed } from '../../shared/maybe-promise.js'
+import {
+  type Answer,
+  all,
+  andThen,
+  answerOf,
+  isPromise,
+  type MaybePromise,
+} from '../../shared/maybe-promise.js'
 import { GuardedLedger } from '../../store/async-guard.js'
 import type { Ladder } from '../../store/penalties.js'
 import type { Booked, Ledger, Together } from '../../store/store.js'
@@ -43,7 +50,7 @@ export function decideJointly(
   if (asks.length === 1) return decideAlone(asks[0] as JointAsk, commit, books)
   const together = togetherOf(asks)
   if (together !== undefined) return decideTogether(together, asks, commit, books)
-  return proceed(look(asks), decisions => {
+  return andThen(look(asks), decisions => {
     const decision = jointDecision(asks, decisions)
     return commit && decision.allowed ? charge(asks) : { decision }
   })
@@ -56,8 +63,8 @@ function decideAlone(ask: JointAsk, commit: boolean, books: boolean): MaybePromi
   const decided: MaybePromise<Booked> =
     takes && books
       ? limiter.ledger.book(key, cost, 0)
-      : proceed<Decision, Booked>(limiter.ledger.decide(key, cost, 0, takes), decision => ({ decision }))
-  return proceed(decided, booked => jointly([ask], [booked]))
+      : andThen<Decision, Booked>(limiter.ledger.decide(key, cost, 0, takes), decision => ({ decision }))
+  return andThen(decided, booked => jointly([ask], [booked]))
 }
 
 /** What decides over all of them at once, if they are on one store that can. */
@@ -98,7 +105,7 @@ function jointBooking(asks: readonly JointAsk[], booked: readonly Booked[]): Joi
 }
 
 function look(asks: readonly JointAsk[]): MaybePromise<Decision[]> {
-  return every(asks, ({ limiter, key, cost }) => limiter.ledger.decide(key, cost, 0, false))
+  return all(asks, ({ limiter, key, cost }) => limiter.ledger.decide(key, cost, 0, false))
 }
 
 /** Counts a joint decision where it was made: a grant by all, a refusal by those who refused. */
@@ -121,8 +128,8 @@ export interface JointBooking extends Booking {
 }
 
 function charge(asks: readonly JointAsk[]): MaybePromise<JointBooked> {
-  const asked = every(asks, ask => settled(() => take(ask)))
-  return proceed(asked, outcomes => {
+  const asked = all(asks, ask => settled(() => take(ask)))
+  return andThen(asked, outcomes => {
     const failure = outcomes.find(({ value }) => value === undefined)
     const booked = outcomes.flatMap(({ value }) => (value === undefined ? [] : [value]))
     if (failure === undefined && booked.every(({ decision }) => decision.allowed))
@@ -132,12 +139,10 @@ function charge(asks: readonly JointAsk[]): MaybePromise<JointBooked> {
       asks,
       outcomes.map(({ value }) => value),
     )
-    const given = every(taken, ({ ask, booking }) =>
-      settled(() => ask.limiter.ledger.refund(ask.key, booking)),
-    )
-    return proceed(given, () => {
+    const given = all(taken, ({ ask, booking }) => settled(() => ask.limiter.ledger.refund(ask.key, booking)))
+    return andThen(given, () => {
       if (failure !== undefined) throw failure.error
-      return proceed(look(asks), now => ({
+      return andThen(look(asks), now => ({
         decision: jointDecision(
           asks,
           booked.map(({ decision }, index) => (decision.allowed ? (now[index] as Decision) : decision)),
@@ -149,7 +154,7 @@ function charge(asks: readonly JointAsk[]): MaybePromise<JointBooked> {
 
 function take({ limiter: { ledger }, key, cost, isCheck }: JointAsk): MaybePromise<Booked> {
   if (!isCheck) return ledger.book(key, cost, 0)
-  return proceed(ledger.decide(key, cost, 0, false), decision => ({ decision }))
+  return andThen(ledger.decide(key, cost, 0, false), decision => ({ decision }))
 }
 
 function jointDecision(asks: readonly JointAsk[], decisions: readonly Decision[]): JointDecision {
@@ -173,7 +178,7 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
   decide(key: string, cost: number, _maxWaitUs: number, commit: boolean): Answer<Async, Decision> {
     return answerOf(
       this.async,
-      proceed(decideJointly(this.asksOf(key, cost), commit), ({ decision }) => decision),
+      andThen(decideJointly(this.asksOf(key, cost), commit), ({ decision }) => decision),
     )
   }
 
@@ -192,19 +197,19 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
   /** Where there is no limit, nothing was taken that could come back. */
   release(key: string, permits: number): Answer<Async, number> {
     const limited = this.asksOf(key, 1).filter(({ limiter }) => limiter.policy.limit < Infinity)
-    const given = every(limited, ask => ask.limiter.release(ask.key, permits))
+    const given = all(limited, ask => ask.limiter.release(ask.key, permits))
     return answerOf(
       this.async,
-      proceed(given, given => (given.length === 0 ? 0 : Math.min(...given))),
+      andThen(given, given => (given.length === 0 ? 0 : Math.min(...given))),
     )
   }
 
   /** Takes from each what passes all of them. */
   drain(key: string): Answer<Async, number> {
-    const drained = proceed(decideJointly(this.asksOf(key, 0), false), ({ decision: { remaining } }) => {
+    const drained = andThen(decideJointly(this.asksOf(key, 0), false), ({ decision: { remaining } }) => {
       if (remaining === 0 || remaining === Infinity) return 0
       const taken = decideJointly(this.asksOf(key, remaining), true)
-      return proceed(taken, ({ decision }) => (decision.allowed ? remaining : 0))
+      return andThen(taken, ({ decision }) => (decision.allowed ? remaining : 0))
     })
     return answerOf(this.async, drained)
   }
@@ -219,10 +224,10 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
 
   /** Of all that it is made of; who knows which of them refused asks those. */
   strike(key: string, ladder: Ladder): Answer<Async, number> {
-    const left = every(this.asksOf(key, 1), ask => ask.limiter.strike(ask.key, ladder))
+    const left = all(this.asksOf(key, 1), ask => ask.limiter.strike(ask.key, ladder))
     return answerOf(
       this.async,
-      proceed(left, left => Math.max(...left)),
+      andThen(left, left => Math.max(...left)),
     )
   }
 
@@ -243,30 +248,17 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
   private each(key: string, act: (ask: JointAsk) => MaybePromise<void>): Answer<Async, void> {
     return answerOf(
       this.async,
-      proceed(every(this.asksOf(key, 1), act), () => {}),
+      andThen(all(this.asksOf(key, 1), act), () => {}),
     )
   }
 
   private giveBack({ bookings }: JointBooking, verb: 'cancel' | 'refund'): Answer<Async, number> {
-    const given = every(bookings, ({ ask, booking }) => ask.limiter.giveBack(ask.key, booking, verb))
+    const given = all(bookings, ({ ask, booking }) => ask.limiter.giveBack(ask.key, booking, verb))
     return answerOf(
       this.async,
-      proceed(given, given => Math.max(...given)),
+      andThen(given, given => Math.max(...given)),
     )
   }
-}
-
-/** Asks everybody, and waits only if somebody answers later. */
-export function every<T, U>(items: readonly T[], ask: (item: T) => MaybePromise<U>): MaybePromise<U[]> {
-  const answers: MaybePromise<U>[] = []
-  try {
-    for (const item of items) answers.push(ask(item))
-  } catch (error) {
-    // Nobody will look at those that were asked before.
-    for (const answer of answers) if (isPromise(answer)) answer.then(undefined, () => {})
-    throw error
-  }
-  return answers.some(isPromise) ? Promise.all(answers) : (answers as U[])
 }
 
 interface Outcome<T> {
