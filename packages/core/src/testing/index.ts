@@ -1,1 +1,3 @@
+export { type AlgorithmContractOptions, algorithmContract, type Unreachable } from './algorithm-contract.js'
+export type { ContractAssert, ContractTools } from './contract-tools.js'
 export { type ManualClock, manualClock } from './manual-clock.js'
