@@ -10,6 +10,7 @@ import {
   tokenBucket,
   unlimited,
 } from '@sluice/core'
+import type { Unreachable } from '@sluice/core/testing'
 import fc from 'fast-check'
 
 /** An algorithm as the laws see it: how to make one, and what it promises. */
@@ -23,6 +24,8 @@ export interface LawfulAlgorithm {
   readonly kept: (previous: Algorithm, next: Algorithm, balance: number) => number
   /** Whether figures are those of a permit count: exact, and what is given back is what the balance grows by. */
   readonly counts: boolean
+  /** What it never does; default nothing. */
+  readonly unreachable?: readonly Unreachable[]
   /** Whether permits of an old, higher limit may still be used after a change. */
   readonly outlives?: boolean
 }
@@ -65,6 +68,7 @@ export const ALGORITHMS: readonly LawfulAlgorithm[] = [
     promise: () => whole(0),
     kept: balanceAtMost,
     counts: true,
+    unreachable: ['later grant', 'refill', 'give-back'],
   },
   {
     name: 'leakyBucket',
@@ -121,6 +125,7 @@ export const ALGORITHMS: readonly LawfulAlgorithm[] = [
       whole(limit * windowsTouched(span, periodUs) + (booked ? Math.max(largest, 1) - 1 : 0)),
     kept: balanceAtMost,
     counts: true,
+    unreachable: ['impossible cost'],
     outlives: true,
   },
   {
@@ -141,6 +146,7 @@ export const ALGORITHMS: readonly LawfulAlgorithm[] = [
     }),
     kept: shareAtMost,
     counts: false,
+    unreachable: ['impossible cost'],
   },
   {
     name: 'smoothWarmingUp',
@@ -166,6 +172,7 @@ export const ALGORITHMS: readonly LawfulAlgorithm[] = [
     }),
     kept: shareAtMost,
     counts: false,
+    unreachable: ['impossible cost'],
   },
   {
     name: 'unlimited',
@@ -173,6 +180,7 @@ export const ALGORITHMS: readonly LawfulAlgorithm[] = [
     promise: () => whole(Number.MAX_SAFE_INTEGER),
     kept: () => Infinity,
     counts: true,
+    unreachable: ['refusal', 'later grant', 'impossible cost', 'refill', 'give-back'],
   },
 ]
 
