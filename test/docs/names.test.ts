@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import * as core from '@sluice/core'
 import { limitRoute } from '@sluice/core/http'
+import { manualClock } from '@sluice/core/testing'
 import { rateLimit } from '@sluice/fastify'
 import { fastify } from 'fastify'
 import { describe, expect, test } from 'vitest'
@@ -31,6 +32,22 @@ describe('the documentation names all that exists, and nothing else:', () => {
     expect(documented.toSorted()).toEqual(
       methodsIn('packages/core/src/limiter/limiter.ts', 'Limiter').toSorted(),
     )
+  })
+
+  test.each([
+    ['docs/limiters.md', 'Decisions', 'DecisionFigures'],
+    ['docs/limiters.md', 'Options', 'LimiterOptions'],
+    ['docs/production.md', 'Figures', 'LimiterStats'],
+    ['docs/http.md', 'Refusals', 'Refusal'],
+  ])('members on %s under %s', (path, heading, type) => {
+    expect(namesIn(sectionOf(path, heading)).toSorted()).toEqual(membersOf(type).toSorted())
+  })
+
+  test('members of a manual clock', () => {
+    const clock = manualClock()
+    const documented = namesIn(sectionOf('docs/testing.md', 'Testing'))
+    const inherited = ['nowUs', 'setAlarm']
+    expect([...documented, ...inherited].toSorted()).toEqual(Object.keys(clock).toSorted())
   })
 
   test('algorithms', () => {
@@ -77,14 +94,23 @@ test('every example is named in the README', () => {
 
 /** The members of the types of options that every adapter takes. */
 function commonOptions(): string[] {
-  const source = sources().join('\n')
-  const types = ['LimitDoor', 'LimiterDoor', 'PoliciesDoor', 'CountingOptions', 'RequestOptions']
-  const members = [...types, 'ProxyOptions'].flatMap(name => {
-    const body = new RegExp(`^export interface ${name}\\b[^{]*\\{\n(.*?)^\\}`, 'ms').exec(source)?.[1]
-    if (body === undefined) throw new Error(`no interface ${name}`)
-    return [...body.matchAll(/^ {2}readonly (\w+)\??:/gm)].map(([, member]) => member as string)
-  })
-  return [...new Set(members)]
+  const types = [
+    'LimitDoor',
+    'LimiterDoor',
+    'PoliciesDoor',
+    'CountingOptions',
+    'RequestOptions',
+    'ProxyOptions',
+  ]
+  return [...new Set(types.flatMap(membersOf))]
+}
+
+/** The properties of an exported interface, wherever it is. */
+function membersOf(name: string): string[] {
+  const declaration = new RegExp(`^export interface ${name}\\b.*?\\{\n(.*?)^\\}`, 'ms')
+  const body = declaration.exec(sources().join('\n'))?.[1]
+  if (body === undefined) throw new Error(`no interface ${name}`)
+  return [...body.matchAll(/^ {2}readonly (\w+)\??:/gm)].map(([, member]) => member as string)
 }
 
 async function errorOf(act: () => unknown): Promise<{ code?: string }> {
