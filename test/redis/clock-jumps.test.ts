@@ -14,8 +14,8 @@ describe('no extra permits', () => {
     async maxWait => {
       const bucket = tokenBucket({ limit: 2, window: '1s', burst: 4 })
       const behind = manualClock({ startMs: here.clock.nowMs - 10_000 })
-      const hostA = here.limiterOf(bucket, { ...(maxWait !== undefined && { maxWait }) })
-      const hostB = here.limiterOf(bucket, { clock: behind, ...(maxWait !== undefined && { maxWait }) })
+      const hostA = here.limiterOf(bucket, { maxWait })
+      const hostB = here.limiterOf(bucket, { clock: behind, maxWait })
       for (let asks = 0; asks < 4; asks++) expect((await hostA.tryAcquire('k')).allowed).toBe(true)
       expect((await hostB.tryAcquire('k')).allowed).toBe(false)
       behind.advance(500)
