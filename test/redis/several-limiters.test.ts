@@ -24,14 +24,10 @@ import fc from 'fast-check'
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ALGORITHMS } from '../support/algorithms.js'
 import { seeded } from '../support/random.js'
-import { jointDifferences, jointLives } from './joint-parity.js'
+import { jointDifferences, jointHistories } from './joint-parity.js'
 import { noCounts, rested } from './parity.js'
 import { Quiet } from './redis-key.js'
 import { callsOf, server } from './server.js'
-
-/*
- * Several limiters on one server decide as one act, in one call.
- */
 
 const it = server()
 const TIMES = Number(process.env.PARITY_TIMES ?? 1)
@@ -51,8 +47,8 @@ afterEach(async () => {
 
 afterAll(() => console.log('Several limiters, in memory and on Redis:', counts))
 
-/** A store of its own, as another process would have it. */
-function storeOf(prefix = `together-${stores++}`): RedisStore {
+/** A store of its own, as in another process. */
+function storeOf(prefix = `several-${stores++}`): RedisStore {
   return redisStore(it.redis, { prefix, deadline: '1m' })
 }
 
@@ -60,7 +56,7 @@ function limiterOf(store: RedisStore, name: string, algorithm: Algorithm): Limit
   return createLimiter(algorithm, { name, clock, store })
 }
 
-/** One limiter with each algorithm, all with the same options. */
+/** Every algorithm, all of them with the same limit. */
 const EACH: readonly (readonly [name: string, algorithm: Algorithm])[] = [
   ['token-bucket', tokenBucket({ limit: 5, window: '1s' })],
   ['leaky-bucket', leakyBucket({ limit: 5, window: '1s', capacity: 4 })],
@@ -73,14 +69,16 @@ const EACH: readonly (readonly [name: string, algorithm: Algorithm])[] = [
   ['unlimited', unlimited()],
 ]
 
-describe('as in memory', () => {
+describe('several limiters give the answers of memory', () => {
   test.each(ALGORITHMS)(
-    '$name among others',
+    '$name and others',
     async ({ algorithm }) => {
-      const several = fc.array(jointLives(algorithm), { minLength: 1, maxLength: 16, size: 'max' })
+      const several = fc.array(jointHistories(algorithm), { minLength: 1, maxLength: 16, size: 'max' })
       await fc.assert(
-        fc.asyncProperty(several, async lives => {
-          const found = await Promise.all(lives.map(life => jointDifferences(life, it.redis, counts)))
+        fc.asyncProperty(several, async histories => {
+          const found = await Promise.all(
+            histories.map(history => jointDifferences(history, it.redis, counts)),
+          )
           expect(found.flat().join('\n')).toBe('')
         }),
         { numRuns: 15 * TIMES, interruptAfterTimeLimit: 25_000 * TIMES },
@@ -90,10 +88,9 @@ describe('as in memory', () => {
   )
 })
 
-describe('one call', () => {
-  /** What a decision has cost the server. */
+describe('one call to the server', () => {
+  /** How many script calls an act makes, once the server knows the scripts. */
   async function callsFor(act: () => unknown) {
-    // Once for the script to be known.
     await act()
     await callsOf(it.redis)
     await act()
@@ -103,7 +100,7 @@ describe('one call', () => {
 
   const ONE = { evalsha: 1, eval: 0 }
 
-  test('for limiters with every algorithm, and as many subjects', async () => {
+  test('for limiters with every algorithm, each for its own subject', async () => {
     const store = storeOf()
     const asks = EACH.map(([name, algorithm]) => ({ limiter: limiterOf(store, name, algorithm), key: name }))
     expect(await callsFor(() => tryAcquireAll(asks))).toEqual(ONE)
@@ -119,7 +116,7 @@ describe('one call', () => {
     expect(await callsFor(() => tryAcquireAll(asks))).toEqual(ONE)
   })
 
-  test('for two and for twenty', async () => {
+  test('for 2 and for 20 limiters', async () => {
     const store = storeOf()
     for (const count of [2, 20]) {
       const asks = Array.from({ length: count }, (_, place) => ({
@@ -130,13 +127,13 @@ describe('one call', () => {
     }
   })
 
-  test('for one that is asked for many subjects', async () => {
+  test('for one limiter and many subjects', async () => {
     const limiter = limiterOf(storeOf(), 'limiter', slidingLog({ limit: 100, window: '1m' }))
     const asks = ['ann', 'bob', 'eve'].map(key => ({ limiter, key }))
     expect(await callsFor(() => tryAcquireAll(asks))).toEqual(ONE)
   })
 
-  test('for every verb of a combination that decides', async () => {
+  test('for each verb of a combined limiter that decides', async () => {
     const store = storeOf()
     const all = combine(...EACH.slice(2, 5).map(([name, algorithm]) => limiterOf(store, name, algorithm)))
     expect(await callsFor(() => all.tryAcquire('ann'))).toEqual(ONE)
@@ -145,7 +142,7 @@ describe('one call', () => {
     expect(await callsFor(() => all.acquire('eve'))).toEqual(ONE)
   })
 
-  test('at most, where nobody has a limit', async () => {
+  test('at most, if all limiters are unlimited', async () => {
     const store = storeOf()
     const asks = ['a', 'b'].map(name => ({ limiter: limiterOf(store, name, unlimited()), key: 'ann' }))
     expect(await tryAcquireAll(asks)).toMatchObject({ allowed: true, remaining: Infinity })
@@ -154,7 +151,7 @@ describe('one call', () => {
 })
 
 describe('all or none', () => {
-  test.each(EACH.slice(0, -1))('%s refuses, and nobody is charged', async (name, algorithm) => {
+  test.each(EACH.slice(0, -1))('%s refuses, and none is charged', async (name, algorithm) => {
     const store = storeOf()
     const asks = EACH.map(([other, algorithm]) => ({
       limiter: limiterOf(store, other, algorithm),
@@ -168,7 +165,7 @@ describe('all or none', () => {
     expect(await lookAt(asks)).toEqual(before)
   })
 
-  test('a refusal writes nothing', async () => {
+  test('a refusal by all of them writes nothing', async () => {
     const store = storeOf()
     const asks = EACH.map(([name, algorithm]) => ({
       limiter: limiterOf(store, name, algorithm),
@@ -179,7 +176,7 @@ describe('all or none', () => {
     expect(await it.redis.dbsize()).toBe(0)
   })
 
-  test.each([false, true])('what is only to be there is not taken, with bookings: %s', async books => {
+  test.each([false, true])('a check takes no permits, with bookings: %s', async books => {
     const store = storeOf()
     const open = (name: string, algorithm: Algorithm) => store.open({ name, algorithm, clock })
     const [looked, taken] = [
@@ -196,7 +193,7 @@ describe('all or none', () => {
     expect((await taken.decide('ann', 0, 0, false)).remaining).toBe(0)
   })
 
-  test('a member that is blocked refuses for all', async () => {
+  test('a blocked key of one limiter refuses for all', async () => {
     const store = storeOf()
     const [bucket, log] = [
       limiterOf(store, 'bucket', tokenBucket({ limit: 5, window: '1s' })),
@@ -209,7 +206,7 @@ describe('all or none', () => {
     expect((await combine(bucket, log).tryAcquire('ann', { cost: 0 })).allowed).toBe(true)
   })
 
-  test('what comes back of a joint booking comes back to each, once', async () => {
+  test('a refund of a joint booking gives back to each limiter, once', async () => {
     const store = storeOf()
     const counting = EACH.filter(([name]) => !name.startsWith('smooth') && name !== 'leaky-bucket')
     const limiters = counting.map(([name, algorithm]) => limiterOf(store, name, algorithm))
@@ -223,7 +220,7 @@ describe('all or none', () => {
 describe('limiters of one name', () => {
   const five = () => tokenBucket({ limit: 5, window: '1s' })
 
-  test('share their keys, and what they ask of one is added up', async () => {
+  test('share their keys, and their costs for one key add up', async () => {
     const store = storeOf()
     const [one, other] = [limiterOf(store, 'shared', five()), limiterOf(store, 'shared', five())]
     const asks = (cost: number) => [
@@ -236,7 +233,7 @@ describe('limiters of one name', () => {
     expect((await other.peek('ann')).remaining).toBe(1)
   })
 
-  test('get back together what they have taken together', async () => {
+  test('get both costs back by one refund', async () => {
     const store = storeOf()
     const [one, other] = [limiterOf(store, 'shared', five()), limiterOf(store, 'shared', five())]
     const third = limiterOf(store, 'third', slidingLog({ limit: 5, window: '1s' }))
@@ -258,7 +255,7 @@ describe('limiters of one name', () => {
 })
 
 describe('states that were written under other options', () => {
-  /** A change of each algorithm, the same in memory and on a server that another process has written on. */
+  /** A change of options for each algorithm. */
   const CHANGES: readonly (readonly [before: Algorithm, after: Algorithm])[] = [
     [tokenBucket({ limit: 5, window: '1s' }), tokenBucket({ limit: 7, window: '3s', burst: 9 })],
     [
@@ -276,8 +273,8 @@ describe('states that were written under other options', () => {
     ],
   ]
 
-  test('all of them are converted, by a call for each and one that decides', async () => {
-    const prefix = `together-${stores++}`
+  test('are converted by one call for each, and one more that decides', async () => {
+    const prefix = `several-${stores++}`
     const named = (place: number) => `limiter ${place}`
     const ours = CHANGES.map(([before], place) =>
       createLimiter(rested(before), { name: named(place), clock }),
@@ -302,8 +299,8 @@ describe('states that were written under other options', () => {
     expect((await callsOf(it.redis)).evalsha).toBe(1)
   })
 
-  test('and are written under the new ones even where another member refuses later', async () => {
-    const prefix = `together-${stores++}`
+  test('are converted even if another limiter refuses', async () => {
+    const prefix = `several-${stores++}`
     const [old, changed] = [storeOf(prefix), storeOf(prefix)]
     await limiterOf(old, 'bucket', tokenBucket({ limit: 5, window: '1s' })).tryAcquire('ann', { cost: 5 })
     const bucket = limiterOf(changed, 'bucket', tokenBucket({ limit: 10, window: '1s' }))
@@ -318,7 +315,7 @@ describe('states that were written under other options', () => {
 })
 
 describe('the policies of a route', () => {
-  /** A server whose handler answers what it is asked to, and what waits until all of it is settled. */
+  /** Starts a server that responds with the status in x-status. Returns a request that waits until the limits are settled. */
   async function serve(policiesOf: (make: Make) => Policies, store?: RedisStore, quiet?: Quiet) {
     const make: Make = (name, algorithm) =>
       store === undefined
@@ -352,7 +349,7 @@ describe('the policies of a route', () => {
 
   const ROUTES: readonly (readonly [name: string, policiesOf: (make: Make) => Policies])[] = [
     [
-      'counted before, several subjects',
+      'policies with several subjects',
       make => [
         { limiter: make('user', tokenBucket({ limit: 6, window: '1s' })), key: user },
         { limiter: make('tenant', slidingWindow({ limit: 15, window: '2s' })), key: tenant, cost: 2 },
@@ -360,7 +357,7 @@ describe('the policies of a route', () => {
       ],
     ],
     [
-      'counted after, refunded and blocked',
+      'policies with count: after, refund and block',
       make => [
         {
           limiter: make('failures', slidingLog({ limit: 3, window: '1s' })),
@@ -383,7 +380,7 @@ describe('the policies of a route', () => {
       ],
     ],
     [
-      'one of them without a limit',
+      'policies of which one is unlimited',
       make => [
         { limiter: make('free', unlimited()), key: user },
         { limiter: make('user', cycle({ limit: 4, period: '1s' })), key: user },
@@ -392,9 +389,9 @@ describe('the policies of a route', () => {
     ],
   ]
 
-  test.each(ROUTES)('%s: as in memory', async (_name, policiesOf) => {
+  test.each(ROUTES)('%s give the responses of memory', async (_name, policiesOf) => {
     const quiet = new Quiet(it.redis)
-    const store = redisStore(quiet.client, { prefix: `together-${stores++}`, deadline: '1m' })
+    const store = redisStore(quiet.client, { prefix: `several-${stores++}`, deadline: '1m' })
     const [inMemory, onRedis] = [await serve(policiesOf), await serve(policiesOf, store, quiet)]
     const random = seeded(7)
     const oneOf = <T>(values: readonly T[]) => values[Math.floor(random() * values.length)] as T
@@ -413,9 +410,9 @@ describe('the policies of a route', () => {
     expect([...statuses]).toEqual(expect.arrayContaining([200, 429]))
   })
 
-  test('are one call, whatever their number and subjects', async () => {
+  test('make one call together', async () => {
     const quiet = new Quiet(it.redis)
-    const store = redisStore(quiet.client, { prefix: `together-${stores++}`, deadline: '1m' })
+    const store = redisStore(quiet.client, { prefix: `several-${stores++}`, deadline: '1m' })
     const [, policiesOf] = ROUTES[0] as (typeof ROUTES)[number]
     const get = await serve(policiesOf, store, quiet)
     await get({ 'x-user': 'ann', 'x-tenant': 'acme' })
@@ -424,9 +421,9 @@ describe('the policies of a route', () => {
     expect(await callsOf(it.redis)).toMatchObject({ evalsha: 1 })
   })
 
-  test('what is counted after is charged by a call for each, once the response is out', async () => {
+  test('with count: after make one call each after the response', async () => {
     const quiet = new Quiet(it.redis)
-    const store = redisStore(quiet.client, { prefix: `together-${stores++}`, deadline: '1m' })
+    const store = redisStore(quiet.client, { prefix: `several-${stores++}`, deadline: '1m' })
     const [, policiesOf] = ROUTES[1] as (typeof ROUTES)[number]
     const get = await serve(policiesOf, store, quiet)
     await get({ 'x-user': 'ann', 'x-tenant': 'acme', 'x-status': '500' })
@@ -443,7 +440,7 @@ function lookAt(asks: readonly { readonly limiter: Limiter<true>; readonly key: 
   return Promise.all(asks.map(async ({ limiter, key }) => (await limiter.peek(key)).toJSON()))
 }
 
-/** Of a joint decision, with those of its parts. */
+/** A joint decision and its parts as plain data. */
 function figures(decision: Awaited<ReturnType<typeof tryAcquireAll<boolean>>>) {
   return [decision.toJSON(), ...decision.parts.map(({ decision }) => decision.toJSON())]
 }

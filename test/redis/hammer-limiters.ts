@@ -9,35 +9,38 @@ import {
 import type { ManualClock } from '@sluice/core/testing'
 import { ALGORITHMS } from './algorithms.js'
 
+/** The options of the limiter whose bound is measured: low, so that even a slow machine asks for more. */
+export const BOUND = { limit: 60, window: '1s', burst: 20 } as const
+
 interface Hammered {
   readonly name: string
   readonly algorithm: Algorithm
 }
 
-/** The limiters that several processes ask at once. */
+/** The limiters that several processes call at once. */
 export const HAMMERED: readonly [Hammered, ...Hammered[]] = [
-  { name: 'bound', algorithm: tokenBucket({ limit: 300, window: '1s', burst: 50 }) },
+  { name: 'bound', algorithm: tokenBucket(BOUND) },
   ...ALGORITHMS.map(({ name, of }) => ({ name, algorithm: of(7, '300ms') })),
 ]
 
-/** What one of them was asked. */
+/** A call of one of them. */
 export interface Act {
   readonly limiter: string
   readonly verb: 'tryAcquire' | 'peek' | 'reserve' | 'cancel' | 'refund' | 'release'
   readonly cost: number
-  /** The reservation that is made or given back. */
+  /** Identifies the reservation that is made or given back. */
   readonly id: string
 }
 
-/** An act, what came of it, and when the server did it. */
+/** A call, its answer, and when the server ran it. */
 export interface Deed extends Act {
   readonly atUs: number
-  /** How many scripts it had run by then. */
+  /** How many scripts the server had run by then, this one included. */
   readonly order: number
   readonly answer: string
 }
 
-/** Does acts on limiters of a store. */
+/** Calls the limiters of a store. */
 export class Actor {
   private readonly limiters: ReadonlyMap<string, Limiter>
   private readonly reservations = new Map<string, Reservation>()
@@ -57,16 +60,16 @@ export class Actor {
 
   async do({ limiter: name, verb, cost, id }: Act): Promise<string> {
     const limiter = this.limiters.get(name) as Limiter
-    if (verb === 'tryAcquire' || verb === 'peek') return told(await limiter[verb]('k', { cost }))
-    if (verb === 'release') return told(await limiter.release('k', cost))
-    if (verb !== 'reserve') return told(await this.reservations.get(id)?.[verb]())
+    if (verb === 'tryAcquire' || verb === 'peek') return text(await limiter[verb]('k', { cost }))
+    if (verb === 'release') return text(await limiter.release('k', cost))
+    if (verb !== 'reserve') return text(await this.reservations.get(id)?.[verb]())
     const maxWait = HAMMERED.find(({ name: of }) => of === name)?.algorithm.bookable ? '20ms' : 0
     const reservation = await limiter.reserve('k', { cost, maxWait })
     if (reservation.allowed) this.reservations.set(id, reservation)
-    return told(reservation)
+    return text(reservation)
   }
 }
 
-function told(answer: unknown): string {
+function text(answer: unknown): string {
   return JSON.stringify(answer, (_, value) => (value === Number.POSITIVE_INFINITY ? 'never' : value))
 }

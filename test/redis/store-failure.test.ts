@@ -62,7 +62,7 @@ const CONNECT: Record<string, (port: number) => Promise<Connection>> = {
 type L = Limiter<true>
 type Verb = (limiter: L, booking: Reservation<true>) => Promise<unknown>
 
-/** Verbs whose answer is a decision. */
+/** Verbs that return a decision. */
 const ASKS: Record<string, Verb> = {
   tryAcquire: limiter => limiter.tryAcquire('k'),
   peek: limiter => limiter.peek('k'),
@@ -73,14 +73,14 @@ const ASKS: Record<string, Verb> = {
       { limiter, key: 'l' },
     ]),
 }
-/** Verbs whose answer is how many permits, and that is none. */
+/** Verbs that return a number of permits. While the server fails it is 0. */
 const COUNTS: Record<string, Verb> = {
   cancel: (_, booking) => booking.cancel(),
   refund: (_, booking) => booking.refund(),
   release: limiter => limiter.release('k', 2),
   drain: limiter => limiter.drain('k'),
 }
-/** Verbs that have no other answer than that they were done. */
+/** Verbs that return nothing. */
 const ACTS: Record<string, Verb> = {
   reset: limiter => limiter.reset('k'),
   block: limiter => limiter.block('k', '1s'),
@@ -90,7 +90,7 @@ const VERBS = { ...ASKS, ...COUNTS, ...ACTS }
 
 const FAILED = expect.objectContaining({ code: 'SLUICE_STORE_ERROR' })
 
-/** Whatever comes of it, and nothing of what takes for ever. */
+/** What a call comes to; a string if it does not settle. */
 async function outcome(act: Promise<unknown>): Promise<unknown> {
   const never = sleep(MUCH_LATER_MS, 'has not settled', { ref: false })
   return Promise.race([never, act.catch(error => ({ error }))])
@@ -110,23 +110,23 @@ describe.each(Object.entries(CONNECT))('with %s', (_, connect) => {
       store: redisStore(connection.client, options),
       onStoreError: own,
     })
-    // A call that was made before, so that the scripts are there, and what can be given back.
+    // One call before the failure, so that the server knows the scripts, and a booking to give back.
     const booking = await vi.waitFor(() => limiter.reserve('booked', { cost: 2 }), MUCH_LATER_MS)
     return { limiter, booking }
   }
 
   describe.each<
-    [what: string, store: OnStoreError | undefined, own: OnStoreError | undefined, said: OnStoreError]
+    [what: string, store: OnStoreError | undefined, own: OnStoreError | undefined, expected: OnStoreError]
   >([
-    ['who says nothing', undefined, undefined, 'throw'],
-    ['a store that throws', 'throw', undefined, 'throw'],
-    ['a store that allows', 'allow', undefined, 'allow'],
-    ['a store that refuses', 'refuse', undefined, 'refuse'],
-    ['a limiter that allows, on a store that refuses', 'refuse', 'allow', 'allow'],
-    ['a limiter that refuses, on a store that allows', 'allow', 'refuse', 'refuse'],
-    ['a limiter that throws, on a store that allows', 'allow', 'throw', 'throw'],
-  ])('a server that hangs is, to %s,', (_, store, own, said) => {
-    test(`an answer for every call: ${said}`, async () => {
+    ['an option left out', undefined, undefined, 'throw'],
+    ["'throw' of the store", 'throw', undefined, 'throw'],
+    ["'allow' of the store", 'allow', undefined, 'allow'],
+    ["'refuse' of the store", 'refuse', undefined, 'refuse'],
+    ["'allow' of the limiter and 'refuse' of the store", 'refuse', 'allow', 'allow'],
+    ["'refuse' of the limiter and 'allow' of the store", 'allow', 'refuse', 'refuse'],
+    ["'throw' of the limiter and 'allow' of the store", 'allow', 'throw', 'throw'],
+  ])('onStoreError: %s', (_, store, own, expected) => {
+    test(`settles every call to a server that hangs: ${expected}`, async () => {
       const made = await Promise.all(Object.values(VERBS).map(() => limiterOf(store, own)))
       server.pause()
       const calls = Object.entries(VERBS).map(async ([verb, act], index) => {
@@ -134,33 +134,34 @@ describe.each(Object.entries(CONNECT))('with %s', (_, connect) => {
         return [verb, await outcome(act(limiter, booking)), limiter.stats().storeErrors] as const
       })
       for (const [verb, came, errors] of await Promise.all(calls)) {
-        if (said === 'throw' || verb in ACTS) expect(came, verb).toEqual({ error: FAILED })
+        if (expected === 'throw' || verb in ACTS) expect(came, verb).toEqual({ error: FAILED })
         else if (verb in COUNTS) expect(came, verb).toBe(0)
-        else expect(came, verb).toMatchObject({ code: 'SLUICE_STORE_ERROR', allowed: said === 'allow' })
-        // Several asks of one limiter are two of its asks.
+        else expect(came, verb).toMatchObject({ code: 'SLUICE_STORE_ERROR', allowed: expected === 'allow' })
+        // A joint call counts one error for each of its asks.
         expect(errors, verb).toBeGreaterThanOrEqual(1)
       }
     })
   })
 
-  test('who waits is told, and not left waiting', async () => {
+  test('rejects waiting calls when the server hangs', async () => {
     const { limiter } = await limiterOf('throw')
-    const hasty: L = createLimiter(tokenBucket({ limit: 1, window: '200ms' }), {
+    const slow: L = createLimiter(tokenBucket({ limit: 1, window: '200ms' }), {
       name: `n${names++}`,
       store: redisStore(connection.client, { deadline: DEADLINE_MS }),
     })
-    await hasty.tryAcquire('k')
-    const waiting = [hasty.acquire('k'), hasty.acquire('k')]
-    await vi.waitFor(() => expect(hasty.stats().waiting).toBe(2), MUCH_LATER_MS)
+    await slow.tryAcquire('k')
+    const waiting = [slow.acquire('k'), slow.acquire('k')]
+    await vi.waitFor(() => expect(slow.stats().waiting).toBe(2), MUCH_LATER_MS)
     server.pause()
-    for (const wait of waiting) expect(await outcome(wait)).toEqual({ error: FAILED })
+    const failed = { error: FAILED }
+    expect(await Promise.all(waiting.map(outcome))).toEqual([failed, failed])
     expect(await outcome(limiter.acquire('k'))).toEqual({ error: FAILED })
     server.resume()
     await vi.waitFor(() => limiter.acquire('k'), MUCH_LATER_MS)
-    await vi.waitFor(() => hasty.acquire('k'), MUCH_LATER_MS)
+    await vi.waitFor(() => slow.acquire('k'), MUCH_LATER_MS)
   })
 
-  test('who would wait is refused where the store says so', async () => {
+  test('refuses calls that would wait, with onStoreError: refuse', async () => {
     const { limiter } = await limiterOf('refuse')
     server.pause()
     expect(await outcome(limiter.acquire('k', { maxWait: '1h' }))).toEqual({
@@ -168,13 +169,13 @@ describe.each(Object.entries(CONNECT))('with %s', (_, connect) => {
     })
   })
 
-  test('a list ends too', async () => {
+  test('rejects a list when the server hangs', async () => {
     const store = redisStore(connection.client, { deadline: DEADLINE_MS })
     server.pause()
     expect(await outcome(store.list().next())).toEqual({ error: FAILED })
   })
 
-  test('late answers are no answers to anybody, and what was late was charged', async () => {
+  test('ignores replies that arrive after the deadline, and counts their permits as taken', async () => {
     const { limiter } = await limiterOf('throw')
     await limiter.tryAcquire('k')
     server.pause()
@@ -190,7 +191,7 @@ describe.each(Object.entries(CONNECT))('with %s', (_, connect) => {
     expect(peeks.map(({ remaining }) => remaining)).toEqual([3, 10, 3])
   })
 
-  test('an update asks nobody for leave, and holds from when the server answers again', async () => {
+  test('applies an update at once while the server hangs', async () => {
     const { limiter } = await limiterOf('throw')
     await limiter.tryAcquire('k', { cost: 4 })
     server.pause()
@@ -202,7 +203,7 @@ describe.each(Object.entries(CONNECT))('with %s', (_, connect) => {
     expect([peeked.limit, peeked.remaining]).toEqual([20, 6])
   })
 
-  test('a server that is gone fails each call, and all is well when it is back', async () => {
+  test('fails each call while the server is gone, and works again when it is back', async () => {
     const { limiter } = await limiterOf('throw')
     const lenient = (await limiterOf('allow')).limiter
     await limiter.tryAcquire('k')
@@ -218,7 +219,7 @@ describe.each(Object.entries(CONNECT))('with %s', (_, connect) => {
     } finally {
       await server.restart()
     }
-    // It has lost its keys and its scripts.
+    // The server has lost its keys and its scripts.
     const decision = await vi.waitFor(() => limiter.tryAcquire('new'), MUCH_LATER_MS)
     expect(decision).toMatchObject({ allowed: true, remaining: expect.any(Number) })
     await vi.waitFor(
