@@ -1,4 +1,11 @@
-import { type AsyncStore, createLimiter, type Ledger, memoryStore, tokenBucket } from '@sluice/core'
+import {
+  type AsyncStore,
+  createLimiter,
+  type Ledger,
+  type LedgerSpec,
+  memoryStore,
+  tokenBucket,
+} from '@sluice/core'
 import { guarded } from '@sluice/core/store'
 import { rateLimit } from '@sluice/express'
 import { describe, expect, test } from 'vitest'
@@ -8,20 +15,19 @@ import { unhandledDuring } from '../support/scripted-store.js'
 const BUCKET = tokenBucket({ limit: 2, window: '1s' })
 
 /** A store with an `open` of any kind. */
-function storeWith(open: (spec: Parameters<AsyncStore['open']>[0]) => unknown): AsyncStore {
+function storeWith(open: (spec: LedgerSpec) => unknown): AsyncStore {
   return { async: true, open: open as AsyncStore['open'] }
 }
 
-const INVALID: readonly (readonly [string, AsyncStore['open'] | (() => unknown)])[] = [
+const INVALID: readonly (readonly [string, (spec: LedgerSpec) => unknown])[] = [
   ['is an async function', async spec => guarded(unguarded(spec), spec)],
   ['rejects', () => Promise.reject(new Error('the server is down'))],
-  ['returns a thenable', () => ({ then: () => {} })],
   ['returns nothing', () => {}],
   ['returns null', () => null],
   ['returns no ledger', () => ({})],
 ]
 
-function unguarded(spec: Parameters<AsyncStore['open']>[0]): Ledger<true> {
+function unguarded(spec: LedgerSpec): Ledger<true> {
   return laterLedger(memoryStore().open(spec), async act => act())
 }
 
