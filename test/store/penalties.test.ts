@@ -11,7 +11,7 @@ import {
 import { manualClock } from '@sluice/core/testing'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import type { Ladder } from '../../packages/core/src/store/penalties.js'
+import type { Ladder } from '../../packages/core/src/store/store.js'
 
 const SECOND = 1_000_000
 const HOUR = 3600 * SECOND

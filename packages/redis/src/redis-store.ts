@@ -5,6 +5,7 @@ import {
   checkOptions,
   coded,
   Deadlines,
+  guarded,
   invalid,
   sameArgs,
   spanToUs,
@@ -87,14 +88,16 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
     async: true,
     deadline,
     onStoreError,
-    open({ name, algorithm, clock, isNamed = true }) {
-      if (!isNamed) throw invalid(TypeError, 'name', 'a name, because the store is shared', undefined)
+    open(spec) {
+      const { name, algorithm, clock, isNamed = true } = spec
+      if (!isNamed)
+        throw invalid(TypeError, 'name', 'a name for a limiter on a store that is shared', undefined)
       const ledger = new RedisLedger(context, name, algorithm, clock)
       const before = algorithms.get(name)
       if (before !== undefined && !(before.name === algorithm.name && sameArgs(before, algorithm)))
         throw nameTaken(name)
       algorithms.set(name, algorithm)
-      return ledger
+      return guarded(ledger, spec)
     },
     list: ({ name } = {}) => list(commands, new Deadlines(deadlineUs / 1000), prefix, name),
   }

@@ -1,0 +1,36 @@
+import { coded, invalid } from '../shared/errors.js'
+import { isPromise } from '../shared/maybe-promise.js'
+import { GUARDED, type Ledger, type LedgerSpec, type Store } from './store.js'
+
+/**
+ * Opens the keys of one limiter on a store. Throws an error of code SLUICE_STORE_ERROR if `open` fails, and a TypeError if
+ * it returns no ledger, a promise, or an asynchronous ledger without a guard.
+ */
+export function openLedger<Async extends boolean>(store: Store<Async>, spec: LedgerSpec): Ledger<Async> {
+  const ledger = opened(store, { ...spec, store })
+  if (isPromise(ledger)) {
+    // Nothing reads this promise: a rejection of it must not go unhandled.
+    ledger.then(undefined, () => {})
+    throw invalid(TypeError, 'store', 'a store whose open() returns a ledger at once', ledger)
+  }
+  if (typeof ledger?.async !== 'boolean')
+    throw invalid(TypeError, 'store', 'a store whose open() returns a ledger', ledger)
+  if (ledger.async && !(GUARDED in ledger))
+    throw invalid(
+      TypeError,
+      'store',
+      'an asynchronous store whose open() returns guarded(ledger, spec), of @sluice/core/store',
+      ledger,
+    )
+  return ledger
+}
+
+function opened<Async extends boolean>(store: Store<Async>, spec: LedgerSpec): Ledger<Async> {
+  try {
+    return store.open(spec)
+  } catch (error) {
+    // What is wrong with the limiter, such as its name, is no failure of the store.
+    if (String((error as { code?: unknown } | null | undefined)?.code).startsWith('SLUICE_')) throw error
+    throw coded(new Error('store: open() has failed', { cause: error }), 'SLUICE_STORE_ERROR', 'store')
+  }
+}
