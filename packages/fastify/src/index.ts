@@ -92,8 +92,8 @@ function limitContext(app: FastifyInstance, options: RateLimitOptions): void {
 function notRegistered(): Error {
   return coded(
     new TypeError(
-      'rateLimit: this is a plugin, not a hook. Call await app.register(rateLimit, { limit, window }) first, and limit a ' +
-        'single route by its config.rateLimit, or with app.rateLimit(options) or limitRoute(options)',
+      'rateLimit: this is a plugin, not a hook. Call await app.register(rateLimit, { limit, window }), or limit one route by ' +
+        'config.rateLimit, app.rateLimit(options) or limitRoute(options)',
     ),
     'SLUICE_NOT_REGISTERED',
     'rateLimit',

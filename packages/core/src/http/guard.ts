@@ -61,6 +61,7 @@ export interface Guard<X extends Exchange> {
 export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: Host<X>): Guard<X> {
   const rules = resolveOptions(options)
   const [only, ...others] = rules.policies as [PolicyRule<X>, ...PolicyRule<X>[]]
+  // The default key needs node:net: throw now, not at the first request.
   if (rules.policies.some(({ key }) => key === undefined)) nodeNet('key')
   const clients = createClients(host, rules.findClient, rules.ipv6Prefix)
   const resolveAsk = createResolveAsk<X>(clients, limiterCountWarning())
