@@ -2,9 +2,8 @@ import { type Duration, spanToUs, waitToUs } from '../shared/duration.js'
 import { invalid } from '../shared/errors.js'
 import { checkOptions, wholeNumber } from '../shared/validate.js'
 import type { Ladder } from '../store/penalties.js'
-import type { BlockOptions, Exchange, Refund, RequestOptions } from './options.js'
-import { bodyOf } from './response/problem.js'
-import type { Refunds, Rules } from './types.js'
+import type { BlockOptions, Exchange, Refund } from './options.js'
+import type { Refunds } from './types.js'
 
 /*
  * One checker for each option that needs more than its type. Each returns the value to work with, or throws an error that
@@ -50,14 +49,6 @@ export function checkStatus(status: unknown): number {
   const code = wholeNumber('status', status)
   if (code < 400 || code > 599) throw invalid(RangeError, 'status', 'a status from 400 to 599', status)
   return code
-}
-
-/** The `body` option as a function; undefined for the default body. */
-export function checkBody<X extends Exchange>(body: RequestOptions<X>['body']): Rules<X>['body'] {
-  if (body === undefined) return undefined
-  if (typeof body === 'function') return body as Rules<X>['body']
-  bodyOf(body, 'SLUICE_INVALID_OPTION')
-  return () => body
 }
 
 export function checkIpv6Prefix(prefix: unknown): number {

@@ -1,3 +1,4 @@
+import type * as Http from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Decision } from '../algorithms/decision.js'
 import { builtin } from '../shared/node-module.js'
@@ -84,5 +85,5 @@ function answerError(error: unknown, _: LimitedMessage, response: ServerResponse
   const { status = 500 } = (error ?? {}) as { status?: number }
   response.statusCode = status >= 400 && status <= 599 ? status : 500
   response.setHeader('Content-Type', 'text/plain; charset=utf-8')
-  response.end(builtin<typeof import('node:http')>('node:http')?.STATUS_CODES[response.statusCode])
+  response.end(builtin<typeof Http>('node:http')?.STATUS_CODES[response.statusCode])
 }

@@ -7,7 +7,6 @@ import { coded, invalid } from '../shared/errors.js'
 import { callable, checkOptions, policyName } from '../shared/validate.js'
 import {
   checkBlock,
-  checkBody,
   checkFlag,
   checkIpv6Prefix,
   checkMaxWait,
@@ -23,11 +22,13 @@ import type {
   LimitDoor,
   LimiterDoor,
   PolicyOptions,
+  RequestOptions,
 } from './options.js'
 import { accessOf } from './request/allow-deny.js'
 import { checkLimiter, goesPastVerbs } from './request/check-limiter.js'
 import { clientFinder } from './request/forwarded.js'
 import { partitionOf } from './response/partition.js'
+import { bodyOf } from './response/problem.js'
 import type { PolicyRule, Rules } from './types.js'
 
 /** Checks the options of an adapter and fills in their defaults, once, when the middleware is made. */
@@ -48,7 +49,7 @@ export function resolveOptions<X extends Exchange>(options: HttpOptions<X>): Rul
     throws,
     access: accessOf(options),
     status: checkStatus(options.status),
-    body: checkBody(options.body),
+    body: bodyFunction(options.body),
     onDecision: options.onDecision,
     onStoreError: checkOneOf('onStoreError', options.onStoreError, ['throw', 'allow', 'refuse']),
     dryRun: checkFlag('dryRun', options.dryRun),
@@ -177,6 +178,14 @@ function limiterOf<X extends Exchange>(options: LimitDoor | LimiterDoor<X> | Pol
   }
   rejectBeside('limiter', LIMIT_DOOR, options)
   return typeof options.limiter === 'function' ? options.limiter : checkLimiter(options.limiter)
+}
+
+/** The `body` option as a function; undefined for the default body. */
+function bodyFunction<X extends Exchange>(body: RequestOptions<X>['body']): Rules<X>['body'] {
+  if (body === undefined) return undefined
+  if (typeof body === 'function') return body as Rules<X>['body']
+  bodyOf(body, 'SLUICE_INVALID_OPTION')
+  return () => body
 }
 
 /** Rejects options that have no effect beside `limiter` or `policies`. */
