@@ -9,23 +9,16 @@ import {
   tokenBucket,
   unlimited,
 } from '@sluice/core'
-import { createGuard, type HttpOptions, type PolicyOptions } from '@sluice/core/http'
+import { createGuard, type Dialect, type HttpOptions, type PolicyOptions } from '@sluice/core/http'
 import { manualClock } from '@sluice/core/testing'
 import fc from 'fast-check'
 import { parseList } from 'structured-headers'
 import request from 'supertest'
 import { describe, expect, it, vi } from 'vitest'
-import {
-  type Dialect,
-  fieldsOf,
-  type HeaderStyle,
-} from '../../packages/core/src/http/response/older-fields.js'
+import { fieldsOf } from '../../packages/core/src/http/response/older-fields.js'
 import { problemBody, refusalProblem } from '../../packages/core/src/http/response/problem.js'
-import {
-  type PolicyReport,
-  reportOf,
-  retryAfterSeconds,
-} from '../../packages/core/src/http/response/ratelimit-fields.js'
+import { reportOf, retryAfterSeconds } from '../../packages/core/src/http/response/ratelimit-fields.js'
+import type { HeaderStyle, PolicyReport } from '../../packages/core/src/http/types.js'
 import { asynchronous } from '../support/async-store.js'
 import { clock, closing } from '../support/each-test.js'
 import { type AnyRequest, type App, type Limit, servers } from '../support/servers/index.js'

@@ -7,11 +7,11 @@ import {
   ceilSeconds,
   floorUnits,
   limitField,
-  type PolicyReport,
   policyField,
   reportOf,
   retryAfterSeconds,
 } from '../../packages/core/src/http/response/ratelimit-fields.js'
+import type { PolicyReport } from '../../packages/core/src/http/types.js'
 
 declare global {
   /** A name of the DOM that the types of structured-headers use. */
