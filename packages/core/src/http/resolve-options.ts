@@ -1,15 +1,15 @@
 import { tokenBucket } from '../algorithms/token-bucket.js'
-import { createLimiter, isLimiter } from '../limiter/create-limiter.js'
-import { membersOf } from '../limiter/joint/joint-limiter.js'
+import { createLimiter } from '../limiter/create-limiter.js'
 import type { Limiter } from '../limiter/limiter.js'
-import { LedgerLimiter } from '../limiter/limiter-class.js'
-import { checkCost } from '../shared/cost.js'
+import type { LedgerLimiter } from '../limiter/limiter-class.js'
+import { limiterOf } from '../limiter/limiter-of.js'
 import { type Duration, spanToUs, waitToUs } from '../shared/duration.js'
 import { coded, invalid } from '../shared/errors.js'
 import type { MaybePromise } from '../shared/maybe-promise.js'
-import { callable, checkOptions, policyName, wholeNumber } from '../shared/validate.js'
+import { callable, checkCost, checkOptions, policyName, wholeNumber } from '../shared/validate.js'
 import type { OnStoreError } from '../store/async-guard.js'
 import type { Ladder } from '../store/penalties.js'
+import { FOREIGN_NAMES } from './foreign-names.js'
 import type {
   BlockOptions,
   CountingOptions,
@@ -54,7 +54,7 @@ export interface Rules<X extends Exchange> extends HeaderStyle {
 export interface PolicyRule<X extends Exchange> {
   /** Where it stands among them. */
   readonly place: number
-  readonly limiter: Limiter | ((request: X[0]) => MaybePromise<Limiter | null>)
+  readonly limiter: LedgerLimiter<boolean> | ((request: X[0]) => MaybePromise<Limiter | null>)
   /** The name in the fields; undefined for the limiter's. */
   readonly name: string | undefined
   readonly key: CountingOptions<X>['key']
@@ -73,7 +73,8 @@ export type Refunds<X extends Exchange> = (exchange: X, ending: Ending) => Maybe
 
 /** Checks the options of an adapter once, when it is made. */
 export function rulesOf<X extends Exchange>(options: HttpOptions<X>): Rules<X> {
-  checkOptions('rateLimit', options, [...LIMIT_DOOR, 'limiter', 'policies', ...REQUEST_OPTIONS])
+  const known = [...LIMIT_DOOR, 'limiter', 'policies', ...REQUEST_OPTIONS]
+  checkOptions('rateLimit', options, known, FOREIGN_NAMES)
   for (const name of ['onRefused', 'onDecision'] as const)
     if (options[name] !== undefined) callable(name, options[name])
   const policies = policiesOf(options)
@@ -102,17 +103,6 @@ export function rulesOf<X extends Exchange>(options: HttpOptions<X>): Rules<X> {
     findClient: clientFinder(options),
     ipv6Prefix: prefixOf(options.ipv6Prefix),
   }
-}
-
-/** Checks what a `limiter` option, or a function given for it, has come up with. */
-export function checkLimiter(value: unknown, expected = 'a limiter made by createLimiter'): Limiter {
-  if (isLimiter(value)) {
-    // Its name becomes a field; ours have been checked.
-    if (value instanceof LedgerLimiter) return value
-    policyName('limiter', value.name)
-    if (typeof value.policy?.limit === 'number') return value
-  }
-  throw invalid(TypeError, 'limiter', expected, value, 'SLUICE_INVALID_LIMITER')
 }
 
 /** Proxies and browsers do not wait much longer, and each held request is a connection that is open. */
@@ -157,12 +147,9 @@ function policiesOf<X extends Exchange>(options: HttpOptions<X>): readonly Polic
   if (!Array.isArray(policies) || policies.length === 0)
     throw invalid(TypeError, 'policies', A_LIST, policies)
   const rules = policies.map((policy: PolicyOptions<X>, place) => {
-    checkOptions('policies', policy, [...LIMIT_DOOR, 'limiter', ...COUNTING])
+    checkOptions('policies', policy, [...LIMIT_DOOR, 'limiter', ...COUNTING], FOREIGN_NAMES)
     const name = policy.limiter === undefined || policy.name === undefined ? undefined : policy.name
-    const rule = policyOf(policy, options, name === undefined ? undefined : policyName('name', name), place)
-    // What is decided together has to be ours.
-    if (typeof rule.limiter !== 'function') membersOf(rule.limiter)
-    return rule
+    return policyOf(policy, options, name === undefined ? undefined : policyName('name', name), place)
   })
   checkNames(rules)
   return rules
@@ -181,9 +168,9 @@ function policyOf<X extends Exchange>(
   if (key !== undefined) callable('key', key)
   const { unit = usual.unit, hidden = usual.hidden, count = usual.count } = options
   const { refund = usual.refund, block = usual.block } = options
-  const rule = {
+  return {
     place,
-    limiter: limiterOf(name === undefined ? options : { ...options, name: undefined }),
+    limiter: limiterFor(name === undefined ? options : { ...options, name: undefined }),
     name,
     key,
     cost: typeof cost === 'function' ? cost : checkCost(cost),
@@ -194,20 +181,11 @@ function policyOf<X extends Exchange>(
     hidden: flag('hidden', hidden),
     unit: unit === undefined ? undefined : oneOf('unit', unit, UNITS),
   }
-  if (goesPastVerbs(rule) && typeof rule.limiter !== 'function') membersOf(rule.limiter)
-  return rule
 }
 
 /** Whether something is left to do when a request of a policy has ended. */
 export function isSettled<X extends Exchange>(rule: Pick<PolicyRule<X>, 'countsAfter' | 'refunds'>): boolean {
   return rule.countsAfter || rule.refunds !== undefined
-}
-
-/** Whether a policy needs a limiter of ours: what comes back, or is held against a key, goes past the verbs. */
-export function goesPastVerbs<X extends Exchange>(
-  rule: Pick<PolicyRule<X>, 'countsAfter' | 'refunds' | 'ladder'>,
-): boolean {
-  return isSettled(rule) || rule.ladder !== undefined
 }
 
 function refundsOf<X extends Exchange>(refund: Refund<X>): Refunds<X> | undefined {
@@ -244,18 +222,18 @@ function checkNames<X extends Exchange>(rules: readonly PolicyRule<X>[]): void {
   }
 }
 
-function limiterOf<X extends Exchange>(options: LimitDoor | LimiterDoor<X> | PolicyOptions<X>) {
+function limiterFor<X extends Exchange>(options: LimitDoor | LimiterDoor<X> | PolicyOptions<X>) {
   if (options.limiter === undefined) {
     // Most likely a variable that was not what it should be.
-    if (Object.hasOwn(options, 'limiter') && options.limit === undefined) checkLimiter(undefined)
+    if (Object.hasOwn(options, 'limiter') && options.limit === undefined) limiterOf(undefined)
     const { limit, window, name, store, clock } = options
     // Somebody else's keys may lie there under the name that all have who state none.
     if (store?.async && name === undefined)
       throw invalid(TypeError, 'name', 'a name for the limit in a store that is shared', name)
-    return createLimiter(tokenBucket({ limit, window }), { name, store, clock }) as Limiter
+    return limiterOf(createLimiter(tokenBucket({ limit, window }), { name, store, clock }))
   }
   rejectBeside('limiter', LIMIT_DOOR, options)
-  return typeof options.limiter === 'function' ? options.limiter : checkLimiter(options.limiter)
+  return typeof options.limiter === 'function' ? options.limiter : limiterOf(options.limiter)
 }
 
 /** Options of one door are not for another. */

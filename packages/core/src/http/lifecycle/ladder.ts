@@ -1,7 +1,6 @@
 import type { Decision } from '../../algorithms/decision.js'
-import { type DecisionPart, JointDecision } from '../../limiter/joint/joint-decision.js'
-import { ours } from '../../limiter/joint/joint-limiter.js'
-import type { Limiter } from '../../limiter/limiter.js'
+import { type DecisionPart, isJoint, JointDecision } from '../../limiter/joint/joint-decision.js'
+import type { LedgerLimiter } from '../../limiter/limiter-class.js'
 import { all, andThen, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
 import { blocked } from '../../store/blocked.js'
 import type { Ladder } from '../../store/penalties.js'
@@ -17,7 +16,7 @@ export function penalized<X extends Exchange>(
   // What is dry holds nothing against anybody by a limiter that others may use.
   const ladderOf = ({ rule }: Ask<X>) => (isDryRun && !rule.isOwn ? undefined : rule.ladder)
   if (decision.allowed || asks.every(ask => ladderOf(ask) === undefined)) return decision
-  if (!(decision instanceof JointDecision)) {
+  if (!isJoint(decision)) {
     const [ask] = asks as readonly [Ask<X>]
     return struck(ask.limiter, ask.key, ask.cost, decision, ladderOf(ask))
   }
@@ -34,14 +33,14 @@ export function penalized<X extends Exchange>(
 
 /** What has refused because of a block, or for want of memory or an answer, is no refusal of the ladder. */
 function struck(
-  limiter: Limiter,
+  limiter: LedgerLimiter<boolean>,
   key: string,
   cost: number,
   decision: Decision,
   ladder: Ladder | undefined,
 ): MaybePromise<Decision> {
   if (decision.allowed || decision.code !== undefined || ladder === undefined) return decision
-  const struck = ours(limiter).strike(key, ladder)
+  const struck = limiter.strike(key, ladder)
   const noted = (leftUs: number) => (leftUs > 0 ? blocked(decision, leftUs, cost) : decision)
   // What was refused stays refused, also when the store cannot note it.
   return isPromise(struck) ? Promise.resolve(struck).then(noted, () => decision) : noted(struck as number)

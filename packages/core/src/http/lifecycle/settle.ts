@@ -1,5 +1,4 @@
 import type { Booking } from '../../algorithms/algorithm.js'
-import { ours } from '../../limiter/joint/joint-limiter.js'
 import { andThen, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
 import { warnOnce } from '../../shared/warnings.js'
 import type { Ending, Exchange } from '../options.js'
@@ -47,7 +46,7 @@ function settle<X extends Exchange>({ ask, booking }: Charge<X>, exchange: X, en
 
 /** In the tick in which the response ends, where the store can: the next request finds it done. */
 function giveBack<X extends Exchange>({ limiter, key }: Ask<X>, booking: Booking): unknown {
-  return ours(limiter).giveBack(key, booking)
+  return limiter.giveBack(key, booking)
 }
 
 /** Each limiter by itself: the request has been served. */

@@ -1,18 +1,19 @@
 import type { JointAsk } from '../../limiter/joint/decide-all.js'
-import { membersOf, ours } from '../../limiter/joint/joint-limiter.js'
-import type { Limiter } from '../../limiter/limiter.js'
-import { checkCost } from '../../shared/cost.js'
+import { membersOf } from '../../limiter/joint/joint-limiter.js'
+import type { LedgerLimiter } from '../../limiter/limiter-class.js'
+import { limiterOf } from '../../limiter/limiter-of.js'
 import { invalidPrivately } from '../../shared/errors.js'
 import { andThen, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
+import { checkCost } from '../../shared/validate.js'
 import { ChoiceWatch } from '../lifecycle/misuse-warning.js'
 import type { Exchange } from '../options.js'
-import { checkLimiter, goesPastVerbs, type PolicyRule } from '../resolve-options.js'
+import type { PolicyRule } from '../resolve-options.js'
 import type { ClientKeys, Message } from './client-key.js'
 
 /** What a request asks of a limiter, and by which policy. */
 export interface Ask<X extends Exchange> {
   readonly rule: PolicyRule<X>
-  readonly limiter: Limiter
+  readonly limiter: LedgerLimiter<boolean>
   readonly key: string
   readonly cost: number
 }
@@ -32,8 +33,7 @@ export class Asker<X extends Exchange> {
     if (typeof limiter !== 'function') return this.askOf(rule, limiter, request, message)
     return andThen(limiter(request), chosen => {
       if (chosen === null) return undefined
-      const limiter = checkLimiter(chosen, 'a limiter, or null for no limit')
-      if (goesPastVerbs(rule)) ours(limiter)
+      const limiter = limiterOf(chosen, 'a limiter made by createLimiter or combine, or null for no limit')
       this.choices.see(limiter)
       return this.askOf(rule, limiter, request, message)
     })
@@ -41,7 +41,7 @@ export class Asker<X extends Exchange> {
 
   private askOf(
     rule: PolicyRule<X>,
-    limiter: Limiter,
+    limiter: LedgerLimiter<boolean>,
     request: X[0],
     message: Message,
   ): MaybePromise<Ask<X> | undefined> {
@@ -71,7 +71,7 @@ export function isGone({ socket }: Message): boolean {
 
 function withCost<X extends Exchange>(
   rule: PolicyRule<X>,
-  limiter: Limiter,
+  limiter: LedgerLimiter<boolean>,
   request: X[0],
   key: string | null,
 ): MaybePromise<Ask<X> | undefined> {

@@ -1,9 +1,7 @@
 import { Decision, FixedGauge } from '../../algorithms/decision.js'
-import { JointDecision } from '../../limiter/joint/joint-decision.js'
+import { isJoint, type JointDecision } from '../../limiter/joint/joint-decision.js'
 import { membersOf } from '../../limiter/joint/joint-limiter.js'
 import type { Limiter } from '../../limiter/limiter.js'
-import { LedgerLimiter } from '../../limiter/limiter-class.js'
-import { coded } from '../../shared/errors.js'
 import { andThen, type MaybePromise } from '../../shared/maybe-promise.js'
 import { dialectOf, distinctName, reportsSoFar } from '../lifecycle/request-record.js'
 import type { Exchange, Refusal } from '../options.js'
@@ -72,12 +70,6 @@ export class Verdicts<X extends Exchange> {
     decision: Decision,
     idle: readonly PolicyRule<X>[],
   ): MaybePromise<Verdict> {
-    if (!(decision instanceof Decision))
-      throw coded(
-        new TypeError('limiter: it has answered with what is no decision'),
-        'SLUICE_INVALID_LIMITER',
-        'limiter',
-      )
     if (this.rules.onDecision === undefined) return this.verdict(request, asks, decision, idle)
     return this.told(request, decision, () => this.verdict(request, asks, decision, idle))
   }
@@ -117,10 +109,9 @@ export class Verdicts<X extends Exchange> {
       if (!rules.dryRun) return this.unavailable(request, decision)
       return { outcome: 'allowed', decision, fields: [], dropsOnRedirect: NO_NAMES }
     }
-    const evaluated =
-      decision instanceof JointDecision
-        ? this.jointReports(request, asks, decision)
-        : this.singleReport(request, asks[0] as Ask<X>, decision)
+    const evaluated = isJoint(decision)
+      ? this.jointReports(request, asks, decision)
+      : this.singleReport(request, asks[0] as Ask<X>, decision)
     const reports = idle.length === 0 ? evaluated : this.withIdle(request, evaluated, idle)
     const told = reportsSoFar(request, reports)
     const text = this.policyText(asks, reports)
@@ -287,7 +278,7 @@ const NO_NAMES: readonly string[] = []
 
 /** Whether a refusal is one because a store has failed. */
 function hasFailed(decision: Decision): boolean {
-  if (!(decision instanceof JointDecision)) return decision.code === 'SLUICE_STORE_ERROR'
+  if (!isJoint(decision)) return decision.code === 'SLUICE_STORE_ERROR'
   return decision.parts.some(({ decision }) => decision.code === 'SLUICE_STORE_ERROR' && !decision.allowed)
 }
 
@@ -303,10 +294,8 @@ function expose(fields: Field[]): void {
   fields.push({ name: 'Access-Control-Expose-Headers', value, joins: true, unique: true })
 }
 
-/** The time by the clock of a limiter of ours, for fields that are times of day. */
+/** The time by the limiter's clock, for fields that are times of day. */
 function clockOf<X extends Exchange>([ask]: readonly Ask<X>[], { legacy }: HeaderStyle): () => number {
   const limiter = ask?.limiter
-  return legacy !== undefined && limiter instanceof LedgerLimiter
-    ? () => limiter.clock.nowUs() / 1000
-    : Date.now
+  return legacy !== undefined && limiter !== undefined ? () => limiter.nowMs() : Date.now
 }
