@@ -104,6 +104,10 @@ describe('a limiter that is not made by createLimiter or combine', () => {
     expect(() => use(handMade as unknown as core.Limiter)).toThrow(message)
   })
 
+  test.each(Object.entries(uses))('is a coded error if it spreads one that is: %s', (_, use) => {
+    expect(() => use({ ...limiterOf(core), name: 'another' })).toThrow(INVALID)
+  })
+
   test.each(Object.entries(uses))('is a coded error with the mark of another version: %s', (_, use) => {
     const limiter = { ...handMade, [BRAND]: 0 } as unknown as core.Limiter
     expect(() => use(limiter)).toThrow(INVALID)

@@ -8,7 +8,7 @@ import { checkCost, checkKey, checkOptions, having, wholeNumber } from '../share
 import { noAnswer } from '../store/deadlines.js'
 import type { Ladder } from '../store/penalties.js'
 import type { Booked, Ledger } from '../store/store.js'
-import { channelOf } from './events.js'
+import { channelOf, publish } from './events.js'
 import type { AcquireOptions, Limiter, ReserveOptions, WaitOptions } from './limiter.js'
 import { LIMITER, LIMITER_VERSION } from './limiter-of.js'
 import { isRateLimited } from './rate-limited-error.js'
@@ -32,7 +32,6 @@ export interface LimiterParts<Async extends boolean> {
 
 /** A limiter over a ledger: checks arguments, lets calls wait, counts, and publishes events. */
 export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
-  readonly [LIMITER] = LIMITER_VERSION
   readonly name: string
   readonly ledger: Ledger<Async>
   readonly clock: Clock
@@ -63,6 +62,11 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     this.maxWaitUs = maxWaitUs
     const bookable = () => this.algorithm.bookable
     this.waitingRoom = new WaitingRoom({ name, clock, ledger, bookable, ...bounds, ...this.roomHooks() })
+  }
+
+  /** On the prototype, so that an object which spreads a limiter is not taken for one. */
+  get [LIMITER](): number {
+    return LIMITER_VERSION
   }
 
   get policy(): Policy {
@@ -113,7 +117,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   drain(key: string): Answer<Async, number> {
     checkKey(key)
     return andThen<Async, number, number>(this.ledger.drain(key), permits => {
-      if (DRAIN.hasSubscribers) DRAIN.publish({ limiter: this.name, key, permits })
+      publish(DRAIN, { limiter: this.name, key, permits })
       return permits
     })
   }
@@ -127,14 +131,14 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   unblock(key: string): Answer<Async, void> {
     checkKey(key)
     return andThen<Async, void, void>(this.ledger.unblock(key), () => {
-      if (UNBLOCK.hasSubscribers) UNBLOCK.publish({ limiter: this.name, key })
+      publish(UNBLOCK, { limiter: this.name, key })
     })
   }
 
   reset(key: string): Answer<Async, void> {
     checkKey(key)
     return andThen<Async, void, void>(this.ledger.reset(key), () => {
-      if (RESET.hasSubscribers) RESET.publish({ limiter: this.name, key })
+      publish(RESET, { limiter: this.name, key })
       this.rebook(key)
     })
   }
@@ -144,7 +148,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     return andThen<Async, void, void>(this.ledger.update(algorithm), () => {
       this.algorithm = algorithm
       const { name, policy } = algorithm
-      if (UPDATE.hasSubscribers) UPDATE.publish({ limiter: this.name, algorithm: name, policy })
+      publish(UPDATE, { limiter: this.name, algorithm: name, policy })
       this.rebook()
     })
   }
@@ -204,9 +208,10 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 
   /** Like `peek`, and records a refusal. */
   check(key: string, cost: number): Answer<Async, Decision> {
-    return andThen<Async, Decision, Decision>(this.ledger.decide(key, cost, 0, false), decision =>
-      decision.allowed ? decision : this.record(key, cost, decision),
-    )
+    return andThen<Async, Decision, Decision>(this.ledger.decide(key, cost, 0, false), decision => {
+      checkDecision(decision)
+      return decision.allowed ? decision : this.record(key, cost, decision)
+    })
   }
 
   /**
@@ -240,9 +245,10 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 
   /** Counts a decision and publishes it. */
   record<D extends Decision>(key: string, cost: number, decision: D): D {
-    if (decision === undefined) throw noAnswer()
+    checkDecision(decision)
     if (decision.allowed) this.granted++
     else this.refused++
+    // Not by `publish`: without subscribers, a decision need not make a message.
     if (DECISION.hasSubscribers) DECISION.publish({ limiter: this.name, key, cost, decision })
     return decision
   }
@@ -255,18 +261,18 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   /** Counts a failed call to the store and publishes the error. */
   failed(error: unknown): void {
     this.storeErrors++
-    if (STORE_ERROR.hasSubscribers) STORE_ERROR.publish({ limiter: this.name, error })
+    publish(STORE_ERROR, { limiter: this.name, error })
   }
 
   private keyBlocked(key: string, forUs: number): void {
-    if (BLOCK.hasSubscribers) BLOCK.publish({ limiter: this.name, key, forMs: forUs / 1000 })
+    publish(BLOCK, { limiter: this.name, key, forMs: forUs / 1000 })
     this.rebook(key)
   }
 
   /** Publishes that permits were given back, and offers them to the waiting calls. Returns `permits`. */
   private permitsReturned(key: string, permits: number): number {
     if (permits > 0) {
-      if (RELEASE.hasSubscribers) RELEASE.publish({ limiter: this.name, key, permits })
+      publish(RELEASE, { limiter: this.name, key, permits })
       this.rebook(key)
     }
     return permits
@@ -277,7 +283,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   private roomHooks() {
     return {
       onWait: (key: string, cost: number, waitMs: number) => {
-        if (WAIT.hasSubscribers) WAIT.publish({ limiter: this.name, key, cost, waitMs })
+        publish(WAIT, { limiter: this.name, key, cost, waitMs })
       },
       onOccupied: (isOccupied: boolean) => this.occupied(isOccupied),
       onStanding: (key: string, change: 1 | -1) => this.standing(key, change),
@@ -349,6 +355,11 @@ function costOf(options: AcquireOptions | undefined, known: readonly string[]): 
     throw invalid(TypeError, 'options', 'an object such as { cost: 5 }', options)
   for (const name in options) if (!known.includes(name)) checkOptions('limiter', options, known)
   return options.cost === undefined ? 1 : checkCost(options.cost)
+}
+
+/** By a property, because the store may use another copy of this package. */
+function checkDecision(decision: Decision | undefined): void {
+  if (decision?.gauge === undefined) throw noAnswer()
 }
 
 export function checkAlgorithm(algorithm: unknown): void {
