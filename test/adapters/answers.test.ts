@@ -613,10 +613,14 @@ describe.each(servers)('on $name', ({ start }) => {
       expect(server.handled).toBe(0)
     }
 
-    it.each(NONSENSE)('%s, in a limiter, is one coded error', async (_, value) => {
+    it.each(NONSENSE)('%s, in a limiter made by hand, is one coded error', async (_, value) => {
       const policy = { limit: 1, windowMs: 1000, smooth: true }
-      for (const tryAcquire of [() => value, async () => value])
-        await expectOneError({ limiter: { name: 'theirs', policy, tryAcquire } as never })
+      for (const tryAcquire of [() => value, async () => value]) {
+        const limiter = { name: 'theirs', policy, tryAcquire } as never
+        await expectOneError({ limiter: () => limiter })
+        const made = async () => serve({ app: [{ limiter }] })
+        await expect(made()).rejects.toMatchObject({ code: 'SLUICE_INVALID_LIMITER', option: 'limiter' })
+      }
     })
 
     it.each(NONSENSE)('%s, in a synchronous store, is one coded error', async (_, value) => {

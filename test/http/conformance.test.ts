@@ -394,26 +394,22 @@ describe('the syntax of draft-8 (section 2)', () => {
       expect(() => guard({ limit: 10, window: '1m', name })).not.toThrow()
   })
 
-  describe.each(['é', 'a\tb', '', 'x'.repeat(65)])(
-    'never lets a limiter of somebody else name itself %j',
-    name => {
-      const ours = createLimiter(tokenBucket({ limit: 10, window: '1m' }))
-      const theirs = {
-        policy: ours.policy,
-        tryAcquire: ours.tryAcquire.bind(ours),
-        name,
-      } as unknown as Limiter
+  describe('never lets a limiter of somebody else name itself', () => {
+    const own = createLimiter(tokenBucket({ limit: 10, window: '1m' }))
+    const tryAcquire = own.tryAcquire.bind(own)
+    const limiter = { ...own, policy: own.policy, tryAcquire, name: 'é' } as unknown as Limiter
+    const fault = expect.objectContaining({ code: 'SLUICE_INVALID_LIMITER', option: 'limiter' })
 
-      it('given once', () => {
-        expect(() => guard({ limiter: theirs })).toThrow()
-      })
+    it('given once', () => {
+      expect(() => guard({ limiter })).toThrow(fault)
+      expect(() => guard({ policies: [{ limiter }] })).toThrow(fault)
+    })
 
-      it('chosen per request', () => {
-        const decide = guard({ limiter: () => theirs, key: () => 'ann' })
-        expect(() => decide(REQUEST)).toThrow()
-      })
-    },
-  )
+    it('chosen per request', () => {
+      const decide = guard({ limiter: () => limiter, key: () => 'ann' })
+      expect(() => decide(REQUEST)).toThrow(fault)
+    })
+  })
 
   it('makes a string of any printable name', () => {
     const names = fc.array(fc.integer({ min: 0x20, max: 0x7e }), { minLength: 1, maxLength: 64 })

@@ -8,11 +8,10 @@ import {
   type JointBooking,
   noteJointly,
 } from '../limiter/joint/decide-all.js'
-import { JointDecision } from '../limiter/joint/joint-decision.js'
-import { JointLimiter, ours } from '../limiter/joint/joint-limiter.js'
-import type { Limiter, WaitOptions } from '../limiter/limiter.js'
-import { LedgerLimiter } from '../limiter/limiter-class.js'
-import { RateLimitedError } from '../limiter/rate-limited-error.js'
+import { isJoint, type JointDecision } from '../limiter/joint/joint-decision.js'
+import type { Limiter } from '../limiter/limiter.js'
+import type { LedgerLimiter } from '../limiter/limiter-class.js'
+import { isRateLimited } from '../limiter/rate-limited-error.js'
 import { coded, type SluiceError } from '../shared/errors.js'
 import { all, andThen, isPromise, type MaybePromise } from '../shared/maybe-promise.js'
 import type { Booked } from '../store/store.js'
@@ -110,7 +109,7 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     if (isGone(message)) return ABANDONED
     if (ask === undefined) return SKIPPED
     const { rule, limiter, key, cost } = ask
-    const members = limiter instanceof JointLimiter ? limiter.members : NO_MEMBERS
+    const { members } = limiter
     if (members.some(member => wasCharged(request, member, key)))
       return decideJoint(exchange, message, [ask], unused)
     if (wasCharged(request, limiter, key)) return SKIPPED
@@ -140,10 +139,9 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
 
   /** Takes permits that may be refunded, or with `countsAfter` only checks that they are available. */
   function charge({ rule, limiter, key, cost }: Ask<X>, conclude: Conclude): MaybePromise<Verdict> {
-    const own = ours(limiter)
     const taken: MaybePromise<Booked> = rule.countsAfter
-      ? andThen<Decision, Booked>(own.check(key, cost), decision => ({ decision }))
-      : own.take(key, cost)
+      ? andThen<Decision, Booked>(limiter.check(key, cost), decision => ({ decision }))
+      : limiter.take(key, cost)
     return isPromise(taken)
       ? Promise.resolve(taken as PromiseLike<Booked>).then(
           ({ decision, booking }) => conclude(decision, booking),
@@ -178,7 +176,7 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     if (joint.length === 0) return SKIPPED
     const settlesAtEnd = joint.some(({ rule }) => rule.settlesAtEnd)
     const conclude = (decision: Decision, booking?: Booking): MaybePromise<Verdict> => {
-      if (decision.allowed && decision instanceof JointDecision) {
+      if (decision.allowed && isJoint(decision)) {
         const charged = joint.filter((_, index) => isCharged(decision.parts[index]?.decision))
         for (const { limiter, key } of charged) recordCharge(request, limiter, key)
         const charges = charged.map(ask => ({ ask, booking: bookingOf(ask, booking) }))
@@ -209,7 +207,7 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
   async function wait(
     exchange: X,
     message: Message,
-    limiter: Limiter,
+    limiter: LedgerLimiter<boolean>,
     key: string,
     cost: number,
     maxWaitMs: number,
@@ -224,14 +222,14 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     let outcome: Booked
     try {
       const maxWait = Math.min(maxWaitMs, LONGEST_WAIT_MS)
-      outcome = await holdBy(limiter, key, { cost, maxWait, signal: controller.signal })
+      outcome = await limiter.hold(key, { cost, maxWait, signal: controller.signal })
     } catch (error) {
       if (error === ABANDONED) return ABANDONED
       if (isStoreError(error)) return await storeFailed(error, conclude)
       // Express, Koa and Fastify answer such an error with status 503.
       if ((error as Partial<SluiceError> | null)?.code === 'SLUICE_CLOSED')
         throw Object.assign(error as Error, { status: 503, statusCode: 503 })
-      if (!(error instanceof RateLimitedError)) throw error
+      if (!isRateLimited(error)) throw error
       outcome = error
     } finally {
       waiting.delete(controller)
@@ -250,13 +248,7 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
 /** Applies a decision. */
 type Conclude = (decision: Decision, booking?: Booking) => MaybePromise<Verdict>
 
-/** A limiter that is not made by createLimiter or combine returns no booking. */
-async function holdBy(limiter: Limiter, key: string, options: WaitOptions): Promise<Booked> {
-  if (limiter instanceof LedgerLimiter) return limiter.hold(key, options)
-  return { decision: await limiter.acquire(key, options) }
-}
-
-/** Whether a request was charged. A value that is not a decision counts as no, and is rejected later. */
+/** Whether a request was charged. */
 function isCharged(decision: Decision | undefined): boolean {
   return decision?.allowed === true && decision.code !== 'SLUICE_STORE_ERROR'
 }
@@ -283,7 +275,6 @@ function distinct<A extends JointAsk>(asks: readonly A[]): readonly A[] {
 }
 
 const NO_POLICIES: readonly never[] = []
-const NO_MEMBERS: readonly never[] = []
 const SKIPPED: Verdict = { outcome: 'skipped' }
 const ABANDONED: Verdict = { outcome: 'abandoned' }
 

@@ -1,10 +1,8 @@
 import { tokenBucket } from '../algorithms/token-bucket.js'
 import { createLimiter } from '../limiter/create-limiter.js'
-import { membersOf } from '../limiter/joint/joint-limiter.js'
-import type { Limiter } from '../limiter/limiter.js'
-import { checkCost } from '../shared/cost.js'
+import { limiterOf } from '../limiter/limiter-of.js'
 import { coded, invalid } from '../shared/errors.js'
-import { callable, checkOptions, policyName } from '../shared/validate.js'
+import { callable, checkCost, checkOptions, policyName } from '../shared/validate.js'
 import {
   checkBlock,
   checkFlag,
@@ -15,6 +13,7 @@ import {
   checkRefund,
   checkStatus,
 } from './check-options.js'
+import { FOREIGN_NAMES } from './foreign-names.js'
 import type {
   CountingOptions,
   Exchange,
@@ -25,7 +24,6 @@ import type {
   RequestOptions,
 } from './options.js'
 import { accessOf } from './request/allow-deny.js'
-import { checkLimiter, goesPastVerbs } from './request/check-limiter.js'
 import { clientFinder } from './request/forwarded.js'
 import { partitionOf } from './response/partition.js'
 import { bodyOf } from './response/problem.js'
@@ -103,17 +101,9 @@ function resolvePolicies<X extends Exchange>(options: HttpOptions<X>): readonly 
   if (!Array.isArray(policies) || policies.length === 0)
     throw invalid(TypeError, 'policies', A_LIST, policies)
   const rules = policies.map((policy: PolicyOptions<X>, place) => {
-    checkOptions('policies', policy, [...LIMIT_DOOR, 'limiter', ...COUNTING])
+    checkOptions('policies', policy, [...LIMIT_DOOR, 'limiter', ...COUNTING], FOREIGN_NAMES)
     const name = policy.limiter === undefined || policy.name === undefined ? undefined : policy.name
-    const rule = resolvePolicy(
-      policy,
-      options,
-      name === undefined ? undefined : policyName('name', name),
-      place,
-    )
-    // Policies that are decided together need limiters of createLimiter or combine.
-    if (typeof rule.limiter !== 'function') membersOf(rule.limiter)
-    return rule
+    return resolvePolicy(policy, options, name === undefined ? undefined : policyName('name', name), place)
   })
   checkNames(rules)
   return rules
@@ -133,11 +123,11 @@ function resolvePolicy<X extends Exchange>(
   if (key !== undefined) callable('key', key)
   const { unit = defaults.unit, hidden = defaults.hidden, count = defaults.count } = options
   const { refund = defaults.refund, block = defaults.block } = options
-  const limiter = limiterOf(name === undefined ? options : { ...options, name: undefined })
+  const limiter = limiterFor(name === undefined ? options : { ...options, name: undefined })
   const checkedCost = typeof cost === 'function' ? cost : checkCost(cost)
   const countsAfter = checkOneOf('count', count, ['before', 'after']) === 'after'
   const refunds = refund === undefined ? undefined : checkRefund(refund)
-  const rule = {
+  return {
     place,
     limiter,
     name,
@@ -151,8 +141,6 @@ function resolvePolicy<X extends Exchange>(
     hidden: checkFlag('hidden', hidden),
     unit: unit === undefined ? undefined : checkOneOf('unit', unit, UNITS),
   }
-  if (goesPastVerbs(rule) && typeof rule.limiter !== 'function') membersOf(rule.limiter)
-  return rule
 }
 
 /** Clients cannot distinguish policies of the same name. */
@@ -166,18 +154,18 @@ function checkNames<X extends Exchange>(rules: readonly PolicyRule<X>[]): void {
   }
 }
 
-function limiterOf<X extends Exchange>(options: LimitDoor | LimiterDoor<X> | PolicyOptions<X>) {
+function limiterFor<X extends Exchange>(options: LimitDoor | LimiterDoor<X> | PolicyOptions<X>) {
   if (options.limiter === undefined) {
     // `limiter: undefined` is most likely a variable that has no value by mistake.
-    if (Object.hasOwn(options, 'limiter') && options.limit === undefined) checkLimiter(undefined)
+    if (Object.hasOwn(options, 'limiter') && options.limit === undefined) limiterOf(undefined)
     const { limit, window, name, store, clock } = options
     // Under the default name it would share keys with every other limit on the store that has none.
     if (store?.async && name === undefined)
       throw invalid(TypeError, 'name', 'a name, because limits on a shared store need one', name)
-    return createLimiter(tokenBucket({ limit, window }), { name, store, clock }) as Limiter
+    return limiterOf(createLimiter(tokenBucket({ limit, window }), { name, store, clock }))
   }
   rejectBeside('limiter', LIMIT_DOOR, options)
-  return typeof options.limiter === 'function' ? options.limiter : checkLimiter(options.limiter)
+  return typeof options.limiter === 'function' ? options.limiter : limiterOf(options.limiter)
 }
 
 /** The `body` option as a function; undefined for the default body. */

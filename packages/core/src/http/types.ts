@@ -1,5 +1,6 @@
 import type { Decision } from '../algorithms/decision.js'
 import type { Limiter } from '../limiter/limiter.js'
+import type { LedgerLimiter } from '../limiter/limiter-class.js'
 import type { MaybePromise } from '../shared/maybe-promise.js'
 import type { Ladder, OnStoreError } from '../store/store.js'
 import type {
@@ -98,7 +99,7 @@ export interface Rules<X extends Exchange> extends HeaderStyle {
 export interface PolicyRule<X extends Exchange> {
   /** The index among the policies of the route. */
   readonly place: number
-  readonly limiter: Limiter | ((request: X[0]) => MaybePromise<Limiter | null>)
+  readonly limiter: LedgerLimiter<boolean> | ((request: X[0]) => MaybePromise<Limiter | null>)
   /** The name in header fields; undefined for the limiter's name. */
   readonly name: string | undefined
   readonly key: CountingOptions<X>['key']
@@ -136,7 +137,7 @@ export interface HeaderStyle {
 /** The permits that a request needs by one policy. */
 export interface Ask<X extends Exchange> {
   readonly rule: PolicyRule<X>
-  readonly limiter: Limiter
+  readonly limiter: LedgerLimiter<boolean>
   readonly key: string
   readonly cost: number
 }

@@ -1,139 +1,59 @@
 import type { Booking } from '../algorithms/algorithm.js'
 import type { Decision } from '../algorithms/decision.js'
-import { type Alarm, type Clock, setAlarm } from '../shared/clock.js'
+import { type Alarm, setAlarm } from '../shared/clock.js'
 import { coded } from '../shared/errors.js'
-import { type Answer, afterwards, andThen, isPromise } from '../shared/maybe-promise.js'
+import { type Answer, andThen, isPromise } from '../shared/maybe-promise.js'
 import { isBlocked } from '../store/blocked.js'
-import type { Booked, Ledger } from '../store/store.js'
+import type { Booked } from '../store/store.js'
 import { RateLimitedError } from './rate-limited-error.js'
+import type { Ask, WaitingHost, WaitingRoom } from './waiting-room.js'
 
 /*
- * Waiting: the waiters of a key form one line in this process, first come, first served.
+ * The waiting calls of a key form one line in this process, first come, first served.
  *
- * Where the algorithm can book, each waiter holds a booking and is let go at its instant; a large ask is not starved by
- * small ones, because those book behind it. When somebody leaves, the bookings from there on are cancelled, the last one
- * first, and made again in order, so that everybody behind moves up. Where the algorithm cannot book, the first in line
- * asks again at the instant it was told, and the others stand behind it.
+ * If the algorithm can book ahead, each waiter has a booking and is served at its instant. Small costs cannot starve a
+ * large one, because they book behind it. When a waiter leaves, the bookings behind it are given back, the last one first,
+ * and made again in order, so that the others move up. If the algorithm cannot book, only the first waiter asks the store
+ * again, at the instant that the last decision has named.
  *
- * A line has one alarm at the most, and nothing outlives its waiters.
+ * A line has at most one alarm, and none when it is empty.
  */
-
-/** What waiting needs of a limiter. */
-export interface WaitingHost<Async extends boolean> {
-  readonly name: string
-  readonly clock: Clock
-  readonly ledger: Ledger<Async>
-  /** Waiters in all lines, and in one. */
-  readonly maxQueue: number
-  readonly maxQueuePerKey: number
-  bookable(): boolean
-  /** Hears that somebody has to wait. */
-  onWait(key: string, cost: number, waitMs: number): void
-  /** Hears that one more stands in the line of a key, or one less. */
-  onStanding?(key: string, change: 1 | -1): void
-  /** Whether too many wait already, of those that this room does not count. */
-  isCrowded?(key: string): boolean
-  /** Hears when the first comes to wait and when the last has left. */
-  onOccupied?(occupied: boolean): void
-}
-
-/** What others may do to a room. */
-export interface Room {
-  readonly occupied: number
-  bookAnew(): void
-  close(): void
-}
-
-/** What a waiter asks for. */
-export interface Ask {
-  readonly cost: number
-  readonly maxWaitUs: number
-  readonly signal: AbortSignal | undefined
-  /** Whether its wait keeps the process alive. */
-  readonly keepsAlive: boolean
-}
-
-/** The lines of a limiter. */
-export class WaitingRoom<Async extends boolean> implements Room {
-  readonly host: WaitingHost<Async>
-  /** How many wait, or may come to. */
-  occupied = 0
-  closed = false
-  private readonly lines = new Map<string, Line<Async>>()
-
-  constructor(host: WaitingHost<Async>) {
-    this.host = host
-  }
-
-  /** Resolves to the decision with the wait slept, and what was booked. */
-  acquire(key: string, ask: Ask): Promise<Booked> {
-    if (ask.signal?.aborted) return Promise.reject(ask.signal.reason)
-    if (this.closed) return Promise.reject(closedError(this.host.name))
-    if (ask.cost === 0)
-      return Promise.resolve(
-        andThen(this.host.ledger.decide(key, 0, 0, false), (decision: Decision) => ({ decision })),
-      )
-    const line = this.lines.get(key) ?? new Line(key, this)
-    this.lines.set(key, line)
-    return line.acquire(ask)
-  }
-
-  /** Ends every wait, and refuses those to come. */
-  close(): void {
-    this.closed = true
-    for (const line of this.lines.values()) line.close()
-  }
-
-  /** Books those who wait anew, for one key or all: what they have booked is no longer what they would be given. */
-  bookAnew(key?: string): void {
-    const lines = key === undefined ? this.lines.values() : [this.lines.get(key)]
-    for (const line of lines) line?.bookAnew()
-  }
-
-  forget(key: string, line: Line<Async>): void {
-    if (this.lines.get(key) === line) this.lines.delete(key)
-  }
-
-  occupy(change: number): void {
-    const before = this.occupied
-    this.occupied += change
-    if (before === 0 || this.occupied === 0) this.host.onOccupied?.(this.occupied > 0)
-  }
-}
 
 interface Waiter extends Ask {
   readonly resolve: (booked: Booked) => void
   readonly reject: (error: unknown) => void
   readonly sinceUs: number
-  /** When its patience ends. */
+  /** The latest instant at which the permits are of use. */
   readonly deadlineUs: number
   readonly onAbort: () => void
-  /** What it has booked, where the algorithm can book. */
+  /** Its booking, if the algorithm can book ahead. */
   booking: Booking | undefined
-  /** When it is let go, or asks again. */
+  /** When its permits are available, or when it asks the store again. */
   atUs: number
-  /** Out of the line, for whatever reason. */
+  /** Whether it has left the line. */
   gone: boolean
 }
 
-class Line<Async extends boolean> {
+/** The waiting calls of one key. */
+export class Line<Async extends boolean> {
   private readonly key: string
   private readonly room: WaitingRoom<Async>
   private readonly host: WaitingHost<Async>
-  /** The first in line stands at `front`; who stood before has been let go. */
+  /** The line begins at `front`; the waiters before it have been served. */
   private waiters: Waiter[] = []
   private front = 0
-  /** How many of the waiters have left and are still in the array. */
+  /** How many waiters have left and are still in the array. */
   private leavers = 0
-  /** How many stand here, or may come to. */
+  /** How many calls wait here, or are being decided and may have to wait. */
   private occupied = 0
+  /** How many waiters keep the process alive. */
   private keepers = 0
   private alarm: (Alarm & { readonly atUs: number; readonly keepsAlive: boolean }) | undefined
   private moving: Promise<void> | undefined
   private moveIsDue = false
-  /** Bookings are to be made anew from the first on. */
+  /** Whether all bookings have to be made again. */
   private isOutdated = false
-  /** Somebody left, or the alarm rang, during a move. */
+  /** Whether a waiter has left, or the alarm has rung, during a move. */
   private movesAgain = false
 
   constructor(key: string, room: WaitingRoom<Async>) {
@@ -161,17 +81,17 @@ class Line<Async extends boolean> {
   }
 
   close(): void {
-    for (const waiter of this.standing()) if (!waiter.gone) this.leave(waiter, closedError(this.host.name))
+    for (const waiter of this.queue()) if (!waiter.gone) this.leave(waiter, closedError(this.host.name))
     this.move()
   }
 
-  bookAnew(): void {
+  rebook(): void {
     if (this.first() === undefined) return
     this.isOutdated = true
     this.move()
   }
 
-  /** Asks for the first time. On a synchronous store all of it happens in the caller's tick. */
+  /** Asks the store for the first time; on a synchronous store, within the caller's tick. */
   private enter(waiter: Waiter): void {
     this.occupy(1)
     if (this.moveIsDue) this.move()
@@ -187,7 +107,7 @@ class Line<Async extends boolean> {
       })
       return
     }
-    // Who cannot book must not be asked past those who stand here already.
+    // Without bookings, a new call must not take permits before the calls that are waiting already.
     const standsBehind = !this.host.bookable() && this.front < this.waiters.length
     const answered = (booked: Booked) => {
       this.admit(waiter, booked, isFull, standsBehind)
@@ -213,10 +133,9 @@ class Line<Async extends boolean> {
   private firstAsk(waiter: Waiter, isFull: boolean, standsBehind: boolean): Answer<Async, Booked> {
     const { ledger } = this.host
     if (standsBehind)
-      return afterwards(
-        ledger.decide(this.key, waiter.cost, 0, false),
-        (decision: Decision): Booked => ({ decision: this.behindFirst(decision) }),
-      )
+      return andThen<Async, Decision, Booked>(ledger.decide(this.key, waiter.cost, 0, false), decision => ({
+        decision: this.behindFirst(decision),
+      }))
     return ledger.book(this.key, waiter.cost, isFull || !this.host.bookable() ? 0 : waiter.maxWaitUs)
   }
 
@@ -251,7 +170,7 @@ class Line<Async extends boolean> {
     this.arm()
   }
 
-  /** Takes a waiter out of the count; the next move takes it out of the line. */
+  /** Ends a wait; the next move takes the waiter out of the array. */
   private release(waiter: Waiter): void {
     waiter.gone = true
     this.occupy(-1)
@@ -263,12 +182,12 @@ class Line<Async extends boolean> {
   private leave(waiter: Waiter, reason: unknown): void {
     this.dismiss(waiter, reason)
     if (this.moveIsDue) return
-    // Those who leave in one tick are dealt with together.
+    // Waiters that leave in one tick are handled together.
     this.moveIsDue = true
     queueMicrotask(() => this.move())
   }
 
-  /** Brings the line up to date: who has left makes room, who is due is let go, the alarm is set for the next. */
+  /** Brings the line up to date: moves waiters up, serves those that are due, and sets the alarm for the next one. */
   private move(): void {
     this.moveIsDue = false
     if (this.moving !== undefined) {
@@ -295,19 +214,22 @@ class Line<Async extends boolean> {
   private *steps(): Steps {
     do {
       if (this.leavers > 0 || this.isOutdated) yield* this.moveUp()
-      yield* this.host.bookable() ? this.letGo() : this.askAgain()
+      yield* this.host.bookable() ? this.serveDue() : this.askAgain()
     } while (this.leavers > 0 || this.isOutdated)
     this.arm()
   }
 
-  /** From the first who has left on, or all: bookings are given back, the last one first, and made again in order. */
+  /**
+   * Gives bookings back, the last one first, and makes them again in order: all of them if the line is outdated, else those
+   * from the first waiter that has left.
+   */
   private *moveUp(): Steps {
-    const standing = this.standing()
+    const queue = this.queue()
     const nowUs = this.host.clock.nowUs()
-    const from = this.isOutdated ? 0 : standing.findIndex(waiter => waiter.gone)
+    const from = this.isOutdated ? 0 : queue.findIndex(waiter => waiter.gone)
     this.isOutdated = false
     const isMovable = (waiter: Waiter) => waiter.gone || waiter.atUs > nowUs || waiter.booking === undefined
-    const movable = standing.slice(from).filter(isMovable)
+    const movable = queue.slice(from).filter(isMovable)
     for (const waiter of movable.toReversed()) {
       if (waiter.booking === undefined) continue
       yield this.host.ledger.refund(this.key, waiter.booking)
@@ -319,8 +241,8 @@ class Line<Async extends boolean> {
         waiter.atUs = nowUs
         continue
       }
-      const patienceUs = Math.max(waiter.deadlineUs - this.host.clock.nowUs(), 0)
-      const { decision, booking } = (yield this.host.ledger.book(this.key, waiter.cost, patienceUs)) as Booked
+      const leftUs = Math.max(waiter.deadlineUs - this.host.clock.nowUs(), 0)
+      const { decision, booking } = (yield this.host.ledger.book(this.key, waiter.cost, leftUs)) as Booked
       waiter.booking = booking
       waiter.atUs = this.host.clock.nowUs() + decision.waitUs
       if (!decision.allowed && !waiter.gone) this.dismiss(waiter, this.refused(decision, false))
@@ -328,8 +250,8 @@ class Line<Async extends boolean> {
     this.prune()
   }
 
-  /** Lets go whoever's instant has come. */
-  private *letGo(): Steps {
+  /** Serves the waiters whose instant has come. */
+  private *serveDue(): Steps {
     const nowUs = this.host.clock.nowUs()
     for (
       let first = this.first();
@@ -338,32 +260,32 @@ class Line<Async extends boolean> {
     ) {
       const figures = (yield this.host.ledger.decide(this.key, 0, 0, false)) as Decision
       if (first.gone) return
-      this.passOn(first)
+      this.removeFirst(first)
       first.resolve({ decision: figures.waited(nowUs - first.sinceUs), booking: first.booking })
     }
   }
 
-  /** The first in line asks again when it is time; who has run out of patience is turned away. */
+  /** Asks the store again for the first waiter, if it is time; refuses the waiters whose deadline has come. */
   private *askAgain(): Steps {
     for (let first = this.first(); first !== undefined && !first.gone; first = this.first()) {
       const nowUs = this.host.clock.nowUs()
       if (first.atUs > nowUs) break
       const { decision, booking } = (yield this.host.ledger.book(this.key, first.cost, 0)) as Booked
       if (first.gone) {
-        // It has left while it asked; the next round gives back what it got.
+        // The waiter has left meanwhile; the next move gives its booking back.
         first.booking = booking
         return
       }
       first.atUs = nowUs + decision.retryAfterUs
       if (decision.allowed) {
-        this.passOn(first)
+        this.removeFirst(first)
         first.resolve({ decision: decision.waited(nowUs - first.sinceUs), booking })
       } else if (first.atUs > first.deadlineUs || first.atUs === Infinity || isBlocked(decision)) {
-        this.passOn(first)
+        this.removeFirst(first)
         first.reject(this.refused(decision, false))
       } else break
     }
-    for (const waiter of this.standing()) {
+    for (const waiter of this.queue()) {
       if (waiter.gone || waiter.deadlineUs > this.host.clock.nowUs()) continue
       const decision = (yield this.host.ledger.decide(this.key, waiter.cost, 0, false)) as Decision
       if (!waiter.gone) this.dismiss(waiter, this.refused(this.behindFirst(decision), false))
@@ -371,7 +293,7 @@ class Line<Async extends boolean> {
     if (this.leavers > 0) this.prune()
   }
 
-  /** The decision for somebody who may not go before the first, whatever is there. */
+  /** A decision for a call behind the first waiter: refused at least until that one asks again. */
   private behindFirst(decision: Decision): Decision {
     const untilFirstUs = (this.first()?.atUs ?? 0) - this.host.clock.nowUs()
     return decision.allowed || decision.waitUs < untilFirstUs
@@ -383,28 +305,30 @@ class Line<Async extends boolean> {
     return this.waiters[this.front]
   }
 
-  private standing(): Waiter[] {
+  /** The waiters in order. Those that have left may still be among them. */
+  private queue(): Waiter[] {
     return this.waiters.slice(this.front)
   }
 
-  /** Takes the first out of the line. */
-  private passOn(first: Waiter): void {
+  /** Takes the first waiter out of the line. */
+  private removeFirst(first: Waiter): void {
     this.release(first)
     this.front++
-    // Now and then, so that a long line costs each no more than a short one.
+    // Rarely, so that the cost per waiter does not grow with the length of the line.
     if (this.front >= 1024 && this.front * 2 >= this.waiters.length) this.prune()
   }
 
-  /** Takes out of the array who is out of the line and holds nothing any more. */
+  /** Takes the waiters out of the array that have left and have no booking. */
   private prune(): void {
-    this.waiters = this.standing().filter(waiter => !waiter.gone || waiter.booking !== undefined)
+    this.waiters = this.queue().filter(waiter => !waiter.gone || waiter.booking !== undefined)
     this.front = 0
     this.leavers = this.waiters.filter(waiter => waiter.gone).length
   }
 
+  /** Sets the alarm for the next instant at which there is something to do. */
   private arm(): void {
     let atUs = this.first()?.atUs ?? Infinity
-    if (!this.host.bookable()) for (const { deadlineUs } of this.standing()) atUs = Math.min(atUs, deadlineUs)
+    if (!this.host.bookable()) for (const { deadlineUs } of this.queue()) atUs = Math.min(atUs, deadlineUs)
     const keepsAlive = this.keepers > 0
     if (this.alarm?.atUs === atUs && this.alarm.keepsAlive === keepsAlive) return
     this.alarm?.cancel()
@@ -418,7 +342,7 @@ class Line<Async extends boolean> {
     this.alarm = { atUs, keepsAlive, cancel: () => alarm.cancel() }
   }
 
-  /** Ends a wait without permits. */
+  /** Ends a wait and rejects its call. */
   private dismiss(waiter: Waiter, reason: unknown): void {
     this.release(waiter)
     this.leavers++
@@ -427,20 +351,25 @@ class Line<Async extends boolean> {
 
   private refused(decision: Decision, isFull: boolean): RateLimitedError {
     const { waitUs } = decision
-    const tooLong = waitUs === Infinity ? 'so much never passes' : 'the wait would be longer than maxWait'
-    const reason = isFull ? 'too many wait already' : isBlocked(decision) ? 'the key is blocked' : tooLong
+    const tooLong =
+      waitUs === Infinity ? 'the cost can never be granted' : 'the wait would be longer than maxWait'
+    const reason = isFull
+      ? 'too many calls are waiting'
+      : isBlocked(decision)
+        ? 'the key is blocked'
+        : tooLong
     return new RateLimitedError(this.host.name, this.key, decision, reason)
   }
 
   private giveBack(booking: Booking): void {
     const given = this.host.ledger.refund(this.key, booking)
-    // Nobody waits for it any more; a store that fails has its own ways to say so.
+    // No call waits for the answer; the store reports its failures itself.
     if (isPromise(given)) given.then(undefined, () => {})
   }
 
-  /** The store has failed in the middle of a move: nobody in this line may wait for ever. */
+  /** Rejects all waiters when the store has failed during a move; otherwise they would wait for ever. */
   private fail(error: unknown): void {
-    for (const waiter of this.standing()) {
+    for (const waiter of this.queue()) {
       if (waiter.gone) continue
       this.release(waiter)
       waiter.reject(error)
@@ -456,16 +385,17 @@ class Line<Async extends boolean> {
     this.room.occupy(change)
   }
 
+  /** Removes the line from the room when it is empty. */
   private tidy(): void {
     if (this.occupied === 0 && this.first() === undefined && this.moving === undefined)
       this.room.forget(this.key, this)
   }
 }
 
-/** Calls to a store, each answered before the next is made. */
+/** Calls to a store, one after the other. */
 type Steps = Generator<unknown, void, unknown>
 
-/** Goes through the steps at once as long as answers are at hand, and in a promise from the first that is not. */
+/** Runs the steps, in this tick as long as the answers of the store are not promises. */
 function drive(steps: Steps, answer?: unknown): Promise<void> | undefined {
   for (;;) {
     const { done, value } = steps.next(answer)
@@ -475,6 +405,6 @@ function drive(steps: Steps, answer?: unknown): Promise<void> | undefined {
   }
 }
 
-function closedError(name: string): Error {
+export function closedError(name: string): Error {
   return coded(new Error(`limiter '${name}' is closed`), 'SLUICE_CLOSED', 'acquire')
 }

@@ -1,7 +1,6 @@
 import type { Decision } from '../../algorithms/decision.js'
-import { type DecisionPart, JointDecision } from '../../limiter/joint/joint-decision.js'
-import { ours } from '../../limiter/joint/joint-limiter.js'
-import type { Limiter } from '../../limiter/limiter.js'
+import { type DecisionPart, isJoint, JointDecision } from '../../limiter/joint/joint-decision.js'
+import type { LedgerLimiter } from '../../limiter/limiter-class.js'
 import { all, andThen, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
 import { blocked } from '../../store/blocked.js'
 import type { Ladder } from '../../store/store.js'
@@ -18,7 +17,7 @@ export function countRefusal<X extends Exchange>(
   // A dry run must not block a key of a limiter that other code may use.
   const ladderOf = ({ rule }: Ask<X>) => (isDryRun && !rule.isOwn ? undefined : rule.ladder)
   if (decision.allowed || asks.every(ask => ladderOf(ask) === undefined)) return decision
-  if (!(decision instanceof JointDecision)) {
+  if (!isJoint(decision)) {
     const [ask] = asks as readonly [Ask<X>]
     return countOne(ask.limiter, ask.key, ask.cost, decision, ladderOf(ask))
   }
@@ -35,14 +34,14 @@ export function countRefusal<X extends Exchange>(
 
 /** A ladder does not count a refusal with a code: the key is blocked already, or the store is full or has failed. */
 function countOne(
-  limiter: Limiter,
+  limiter: LedgerLimiter<boolean>,
   key: string,
   cost: number,
   decision: Decision,
   ladder: Ladder | undefined,
 ): MaybePromise<Decision> {
   if (decision.allowed || decision.code !== undefined || ladder === undefined) return decision
-  const struck = ours(limiter).strike(key, ladder)
+  const struck = limiter.strike(key, ladder)
   const withBlock = (leftUs: number) => (leftUs > 0 ? blocked(decision, leftUs, cost) : decision)
   // The refusal stands even if the store fails to count it.
   return isPromise(struck)

@@ -1,5 +1,4 @@
 import type { Booking } from '../../algorithms/algorithm.js'
-import { ours } from '../../limiter/joint/joint-limiter.js'
 import { andThen, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
 import { warnOnce } from '../../shared/warnings.js'
 import type { Ending, Exchange } from '../options.js'
@@ -49,7 +48,7 @@ function settle<X extends Exchange>({ ask, booking }: Charge<X>, exchange: X, en
 
 /** Synchronous on a synchronous store: the next request finds the permits returned. */
 function refund<X extends Exchange>({ limiter, key }: Ask<X>, booking: Booking): unknown {
-  return ours(limiter).giveBack(key, booking)
+  return limiter.giveBack(key, booking)
 }
 
 /** Charges each limiter by itself: all-or-nothing is for requests that can still be refused. */

@@ -1,12 +1,13 @@
 import type { JointAsk } from '../../limiter/joint/decide-all.js'
-import { membersOf, ours } from '../../limiter/joint/joint-limiter.js'
+import { membersOf } from '../../limiter/joint/joint-limiter.js'
 import type { Limiter } from '../../limiter/limiter.js'
-import { checkCost } from '../../shared/cost.js'
+import type { LedgerLimiter } from '../../limiter/limiter-class.js'
+import { limiterOf } from '../../limiter/limiter-of.js'
 import { invalidPrivately } from '../../shared/errors.js'
 import { andThen, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
+import { checkCost } from '../../shared/validate.js'
 import type { Exchange } from '../options.js'
 import type { Ask, Message, PolicyRule } from '../types.js'
-import { checkLimiter, goesPastVerbs } from './check-limiter.js'
 import type { Clients } from './client-key.js'
 
 /**
@@ -29,8 +30,7 @@ export function createResolveAsk<X extends Exchange>(
     if (typeof limiter !== 'function') return withKey(rule, limiter, request, message)
     return andThen(limiter(request), chosen => {
       if (chosen === null) return undefined
-      const limiter = checkLimiter(chosen, 'a limiter, or null for no limit')
-      if (goesPastVerbs(rule)) ours(limiter)
+      const limiter = limiterOf(chosen, 'a limiter made by createLimiter or combine, or null for no limit')
       onChoice(limiter)
       return withKey(rule, limiter, request, message)
     })
@@ -38,7 +38,7 @@ export function createResolveAsk<X extends Exchange>(
 
   function withKey(
     rule: PolicyRule<X>,
-    limiter: Limiter,
+    limiter: LedgerLimiter<boolean>,
     request: X[0],
     message: Message,
   ): MaybePromise<Ask<X> | undefined> {
@@ -68,7 +68,7 @@ export function isGone({ socket }: Message): boolean {
 
 function withCost<X extends Exchange>(
   rule: PolicyRule<X>,
-  limiter: Limiter,
+  limiter: LedgerLimiter<boolean>,
   request: X[0],
   key: string | null,
 ): MaybePromise<Ask<X> | undefined> {

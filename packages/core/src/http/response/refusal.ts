@@ -1,5 +1,5 @@
 import { Decision, FixedGauge } from '../../algorithms/decision.js'
-import { JointDecision } from '../../limiter/joint/joint-decision.js'
+import { isJoint } from '../../limiter/joint/joint-decision.js'
 import { andThen, type MaybePromise } from '../../shared/maybe-promise.js'
 import type { Exchange, Refusal } from '../options.js'
 import type { Field, Rules, Verdict } from '../types.js'
@@ -47,6 +47,6 @@ export const DENIED = new Decision(
 /** Whether a request is refused because a store failed. */
 export function isStoreFailure(decision: Decision): boolean {
   if (decision.allowed) return false
-  if (!(decision instanceof JointDecision)) return decision.code === 'SLUICE_STORE_ERROR'
+  if (!isJoint(decision)) return decision.code === 'SLUICE_STORE_ERROR'
   return decision.parts.some(({ decision }) => decision.code === 'SLUICE_STORE_ERROR' && !decision.allowed)
 }

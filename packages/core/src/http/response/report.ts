@@ -1,8 +1,7 @@
 import type { Decision } from '../../algorithms/decision.js'
-import { JointDecision } from '../../limiter/joint/joint-decision.js'
+import { isJoint, type JointDecision } from '../../limiter/joint/joint-decision.js'
 import { membersOf } from '../../limiter/joint/joint-limiter.js'
 import type { Limiter } from '../../limiter/limiter.js'
-import { LedgerLimiter } from '../../limiter/limiter-class.js'
 import { distinctName } from '../lifecycle/request-record.js'
 import type { Exchange } from '../options.js'
 import type { Ask, HeaderStyle, PolicyReport, PolicyRule, Rules } from '../types.js'
@@ -15,7 +14,7 @@ export function reportsOf<X extends Exchange>(
   asks: readonly Ask<X>[],
   decision: Decision,
 ): readonly PolicyReport[] {
-  return decision instanceof JointDecision
+  return isJoint(decision)
     ? jointReports(rules, request, asks, decision)
     : singleReport(rules, request, asks[0] as Ask<X>, decision)
 }
@@ -139,7 +138,5 @@ export function policyFieldCache<X extends Exchange>() {
 /** The time of day by the limiter's clock, for fields that contain one. */
 export function clockOf<X extends Exchange>([ask]: readonly Ask<X>[], { legacy }: HeaderStyle): () => number {
   const limiter = ask?.limiter
-  return legacy !== undefined && limiter instanceof LedgerLimiter
-    ? () => limiter.clock.nowUs() / 1000
-    : Date.now
+  return legacy !== undefined && limiter !== undefined ? () => limiter.nowMs() : Date.now
 }

@@ -1,5 +1,4 @@
-import { Decision } from '../../algorithms/decision.js'
-import { coded } from '../../shared/errors.js'
+import type { Decision } from '../../algorithms/decision.js'
 import { andThen, type MaybePromise } from '../../shared/maybe-promise.js'
 import { recordDialect, recordReports } from '../lifecycle/request-record.js'
 import type { Exchange } from '../options.js'
@@ -73,12 +72,6 @@ export function createVerdicts<X extends Exchange>(rules: Rules<X>): Verdicts<X>
 
   return {
     of(request, asks, decision, unused) {
-      if (!(decision instanceof Decision))
-        throw coded(
-          new TypeError('limiter: its answer is not a decision'),
-          'SLUICE_INVALID_LIMITER',
-          'limiter',
-        )
       if (onDecision === undefined) return verdictOf(request, asks, decision, unused)
       return notified(request, decision, () => verdictOf(request, asks, decision, unused))
     },

@@ -1,0 +1,88 @@
+import type { Decision } from '../algorithms/decision.js'
+import type { Clock } from '../shared/clock.js'
+import { andThen } from '../shared/maybe-promise.js'
+import type { Booked, Ledger } from '../store/store.js'
+import { closedError, Line } from './waiting-line.js'
+
+/** What waiting needs of a limiter. */
+export interface WaitingHost<Async extends boolean> {
+  readonly name: string
+  readonly clock: Clock
+  readonly ledger: Ledger<Async>
+  /** How many may wait in all lines, and in one line. */
+  readonly maxQueue: number
+  readonly maxQueuePerKey: number
+  bookable(): boolean
+  /** Called when a call has to wait. */
+  onWait(key: string, cost: number, waitMs: number): void
+  /** Called when a call joins or leaves the line of a key. */
+  onStanding?(key: string, change: 1 | -1): void
+  /** Whether too many calls wait for the key in other rooms. */
+  isCrowded?(key: string): boolean
+  /** Called when the first call comes to wait, and when the last one has left. */
+  onOccupied?(occupied: boolean): void
+}
+
+/** What other limiters may do with a room. */
+export interface Room {
+  readonly occupied: number
+  rebook(): void
+  close(): void
+}
+
+/** The checked arguments of a call of `acquire`. */
+export interface Ask {
+  readonly cost: number
+  readonly maxWaitUs: number
+  readonly signal: AbortSignal | undefined
+  /** Whether the wait keeps the process alive. */
+  readonly keepsAlive: boolean
+}
+
+/** The waiting calls of a limiter: a line for each key. */
+export class WaitingRoom<Async extends boolean> implements Room {
+  readonly host: WaitingHost<Async>
+  /** How many calls wait, or are being decided and may have to wait. */
+  occupied = 0
+  closed = false
+  private readonly lines = new Map<string, Line<Async>>()
+
+  constructor(host: WaitingHost<Async>) {
+    this.host = host
+  }
+
+  /** Resolves when the permits are available, to the decision and its booking. */
+  acquire(key: string, ask: Ask): Promise<Booked> {
+    if (ask.signal?.aborted) return Promise.reject(ask.signal.reason)
+    if (this.closed) return Promise.reject(closedError(this.host.name))
+    if (ask.cost === 0)
+      return Promise.resolve(
+        andThen(this.host.ledger.decide(key, 0, 0, false), (decision: Decision) => ({ decision })),
+      )
+    const line = this.lines.get(key) ?? new Line(key, this)
+    this.lines.set(key, line)
+    return line.acquire(ask)
+  }
+
+  /** Ends every wait, and rejects later calls. */
+  close(): void {
+    this.closed = true
+    for (const line of this.lines.values()) line.close()
+  }
+
+  /** Books the waiting calls again, of one key or all, because the state that they were booked on has changed. */
+  rebook(key?: string): void {
+    const lines = key === undefined ? this.lines.values() : [this.lines.get(key)]
+    for (const line of lines) line?.rebook()
+  }
+
+  forget(key: string, line: Line<Async>): void {
+    if (this.lines.get(key) === line) this.lines.delete(key)
+  }
+
+  occupy(change: number): void {
+    const before = this.occupied
+    this.occupied += change
+    if (before === 0 || this.occupied === 0) this.host.onOccupied?.(this.occupied > 0)
+  }
+}
