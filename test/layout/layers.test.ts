@@ -31,9 +31,6 @@ const CORE_LAYERS = [
   'shared/',
 ]
 
-/** Waiting and joint decisions, and the path of a request, are still to be taken apart. */
-const EXCEPTIONS: ReadonlySet<string> = new Set<string>([])
-
 function layerOf(path: string): number {
   return CORE_LAYERS.findIndex(layer =>
     [layer].flat().some(name => (name.endsWith('/') ? path.startsWith(name) : path === name)),
@@ -50,7 +47,7 @@ describe('core', () => {
     const upwards = core.flatMap(({ path, imports }) =>
       imports.filter(to => layerOf(to) < layerOf(path)).map(to => `${path} -> ${to}`),
     )
-    expect(upwards.filter(arrow => !EXCEPTIONS.has(arrow))).toEqual([])
+    expect(upwards).toEqual([])
   })
 
   test('needs algorithms for nothing but arithmetic: they import their own folder and shared', () => {

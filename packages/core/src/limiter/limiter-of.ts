@@ -1,14 +1,6 @@
 import { invalid } from '../shared/errors.js'
 import type { LedgerLimiter } from './limiter-class.js'
-
-/**
- * The property that marks a limiter. It is the same in every copy of this package, so that a process with two copies can
- * pass limiters from one to the other; `instanceof` would fail there.
- */
-export const LIMITER = Symbol.for('@sluice/core/limiter')
-
-/** The value of the mark. It changes whenever the internal members of limiters change. */
-export const LIMITER_VERSION = 1
+import { LIMITER, LIMITER_VERSION } from './limiter-mark.js'
 
 /**
  * The internal view of a limiter of `createLimiter` or `combine`. Throws a TypeError of code SLUICE_INVALID_LIMITER for any

@@ -1,7 +1,7 @@
+import type { Booking } from '../algorithms/algorithm.js'
 import type { Decision } from '../algorithms/decision.js'
 import { type Answer, andThen, asAnswer } from '../shared/maybe-promise.js'
 import type { Booked } from '../store/store.js'
-import type { LedgerLimiter } from './limiter-class.js'
 
 /**
  * A decision whose permits can be given back.
@@ -25,9 +25,15 @@ export interface Reservation<Async extends boolean = boolean> extends Decision {
   refund(): Answer<Async, number>
 }
 
+/** The part of a limiter that takes permits back. */
+interface TakesBack<Async extends boolean> {
+  readonly ledger: { readonly async: Async }
+  giveBack(key: string, booking: Booking, verb: 'cancel' | 'refund'): Answer<Async, number>
+}
+
 /** Adds `cancel` and `refund` to a decision. */
 export function reservationOf<Async extends boolean>(
-  limiter: LedgerLimiter<Async>,
+  limiter: TakesBack<Async>,
   key: string,
   { decision, booking }: Booked,
 ): Reservation<Async> {

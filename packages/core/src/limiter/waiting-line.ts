@@ -1,12 +1,11 @@
 import type { Booking } from '../algorithms/algorithm.js'
 import type { Decision } from '../algorithms/decision.js'
-import { type Alarm, setAlarm } from '../shared/clock.js'
+import { type Alarm, type Clock, setAlarm } from '../shared/clock.js'
 import { coded } from '../shared/errors.js'
 import { type Answer, andThen, isPromise } from '../shared/maybe-promise.js'
 import { isBlocked } from '../store/blocked.js'
-import type { Booked } from '../store/store.js'
+import type { Booked, Ledger } from '../store/store.js'
 import { RateLimitedError } from './rate-limited-error.js'
-import type { Ask, WaitingHost, WaitingRoom } from './waiting-room.js'
 
 /*
  * The waiting calls of a key form one line in this process, first come, first served.
@@ -18,6 +17,43 @@ import type { Ask, WaitingHost, WaitingRoom } from './waiting-room.js'
  *
  * A line has at most one alarm, and none when it is empty.
  */
+
+/** What waiting needs of a limiter. */
+export interface WaitingHost<Async extends boolean> {
+  readonly name: string
+  readonly clock: Clock
+  readonly ledger: Ledger<Async>
+  /** How many may wait in all lines, and in one line. */
+  readonly maxQueue: number
+  readonly maxQueuePerKey: number
+  bookable(): boolean
+  /** Called when a call has to wait. */
+  onWait(key: string, cost: number, waitMs: number): void
+  /** Called when a call joins or leaves the line of a key. */
+  onStanding?(key: string, change: 1 | -1): void
+  /** Whether too many calls wait for the key in other rooms. */
+  isCrowded?(key: string): boolean
+  /** Called when the first call comes to wait, and when the last one has left. */
+  onOccupied?(occupied: boolean): void
+}
+
+/** The checked arguments of a call of `acquire`. */
+export interface Ask {
+  readonly cost: number
+  readonly maxWaitUs: number
+  readonly signal: AbortSignal | undefined
+  /** Whether the wait keeps the process alive. */
+  readonly keepsAlive: boolean
+}
+
+/** The room that a line belongs to. */
+interface LineOwner<Async extends boolean> {
+  readonly host: WaitingHost<Async>
+  readonly occupied: number
+  readonly closed: boolean
+  occupy(change: number): void
+  forget(key: string, line: Line<Async>): void
+}
 
 interface Waiter extends Ask {
   readonly resolve: (booked: Booked) => void
@@ -37,7 +73,7 @@ interface Waiter extends Ask {
 /** The waiting calls of one key. */
 export class Line<Async extends boolean> {
   private readonly key: string
-  private readonly room: WaitingRoom<Async>
+  private readonly room: LineOwner<Async>
   private readonly host: WaitingHost<Async>
   /** The line begins at `front`; the waiters before it have been served. */
   private waiters: Waiter[] = []
@@ -56,7 +92,7 @@ export class Line<Async extends boolean> {
   /** Whether a waiter has left, or the alarm has rung, during a move. */
   private movesAgain = false
 
-  constructor(key: string, room: WaitingRoom<Async>) {
+  constructor(key: string, room: LineOwner<Async>) {
     this.key = key
     this.room = room
     this.host = room.host

@@ -1,42 +1,13 @@
 import type { Decision } from '../algorithms/decision.js'
-import type { Clock } from '../shared/clock.js'
 import { andThen } from '../shared/maybe-promise.js'
-import type { Booked, Ledger } from '../store/store.js'
-import { closedError, Line } from './waiting-line.js'
-
-/** What waiting needs of a limiter. */
-export interface WaitingHost<Async extends boolean> {
-  readonly name: string
-  readonly clock: Clock
-  readonly ledger: Ledger<Async>
-  /** How many may wait in all lines, and in one line. */
-  readonly maxQueue: number
-  readonly maxQueuePerKey: number
-  bookable(): boolean
-  /** Called when a call has to wait. */
-  onWait(key: string, cost: number, waitMs: number): void
-  /** Called when a call joins or leaves the line of a key. */
-  onStanding?(key: string, change: 1 | -1): void
-  /** Whether too many calls wait for the key in other rooms. */
-  isCrowded?(key: string): boolean
-  /** Called when the first call comes to wait, and when the last one has left. */
-  onOccupied?(occupied: boolean): void
-}
+import type { Booked } from '../store/store.js'
+import { type Ask, closedError, Line, type WaitingHost } from './waiting-line.js'
 
 /** What other limiters may do with a room. */
 export interface Room {
   readonly occupied: number
   rebook(): void
   close(): void
-}
-
-/** The checked arguments of a call of `acquire`. */
-export interface Ask {
-  readonly cost: number
-  readonly maxWaitUs: number
-  readonly signal: AbortSignal | undefined
-  /** Whether the wait keeps the process alive. */
-  readonly keepsAlive: boolean
 }
 
 /** The waiting calls of a limiter: a line for each key. */
