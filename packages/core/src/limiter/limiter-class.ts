@@ -6,6 +6,7 @@ import { type Duration, spanToUs, waitToUs } from '../shared/duration.js'
 import { coded, invalid, invalidPrivately } from '../shared/errors.js'
 import { type Answer, afterwards, andThen, type MaybePromise } from '../shared/maybe-promise.js'
 import { checkOptions, having, wholeNumber } from '../shared/validate.js'
+import { warnOnce } from '../shared/warnings.js'
 import { noAnswer } from '../store/deadlines.js'
 import type { Ladder } from '../store/penalties.js'
 import type { Booked, Ledger } from '../store/store.js'
@@ -364,6 +365,9 @@ function statedCost(options: AcquireOptions, known = ACQUIRE_OPTIONS): number {
   return options.cost === undefined ? 1 : checkCost(options.cost)
 }
 
+/** Checks an algorithm, and emits its warning. */
 export function checkAlgorithm(algorithm: unknown): void {
   having('step', 'algorithm', algorithm, "an algorithm such as tokenBucket({ limit: 100, window: '1m' })")
+  const { warning } = algorithm as Algorithm
+  if (warning !== undefined) warnOnce(warning.code, warning.text)
 }
