@@ -31,7 +31,12 @@ import type { PolicyRule, Rules } from './types.js'
 
 /** Checks the options of an adapter and fills in their defaults, once, when the middleware is made. */
 export function resolveOptions<X extends Exchange>(options: HttpOptions<X>): Rules<X> {
-  checkOptions('rateLimit', options, [...LIMIT_DOOR, 'limiter', 'policies', ...REQUEST_OPTIONS])
+  checkOptions(
+    'rateLimit',
+    options,
+    [...LIMIT_DOOR, 'limiter', 'policies', ...REQUEST_OPTIONS],
+    FOREIGN_NAMES,
+  )
   for (const name of ['onRefused', 'onDecision'] as const)
     if (options[name] !== undefined) callable(name, options[name])
   const policies = resolvePolicies(options)

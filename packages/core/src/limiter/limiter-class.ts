@@ -5,6 +5,7 @@ import { type Duration, spanToUs, waitToUs } from '../shared/duration.js'
 import { coded, invalid } from '../shared/errors.js'
 import { type Answer, andThen, type MaybePromise } from '../shared/maybe-promise.js'
 import { checkCost, checkKey, checkOptions, having, wholeNumber } from '../shared/validate.js'
+import { warnOnce } from '../shared/warnings.js'
 import type { Booked, Ladder, Ledger } from '../store/store.js'
 import { noAnswer } from '../store/store-error.js'
 import { channelOf, publish } from './events.js'
@@ -361,8 +362,11 @@ function checkDecision(decision: Decision | undefined): void {
   if (decision?.gauge === undefined) throw noAnswer()
 }
 
+/** Checks an algorithm, and emits its warning. */
 export function checkAlgorithm(algorithm: unknown): void {
   having('step', 'algorithm', algorithm, "an algorithm such as tokenBucket({ limit: 100, window: '1m' })")
+  const { warning } = algorithm as Algorithm
+  if (warning !== undefined) warnOnce(warning.code, warning.text)
 }
 
 function notBookable({ name }: AlgorithmInfo): Error {
