@@ -26,7 +26,7 @@ export class OptionsVersion {
     this.algorithm = algorithm
     this.twin = twinOf(algorithm)
     this.scripts = scriptsOf(this.twin)
-    this.parameters = [...algorithm.args, ...this.twin.constants(algorithm.args)]
+    this.parameters = [...algorithm.args, ...(algorithm.constants ?? [])]
     this.parametersJson = JSON.stringify(this.parameters)
     this.isZeroLimit = algorithm.policy.limit === 0
     this.sinceUs = sinceUs

@@ -21,7 +21,7 @@ export interface Twin {
   readonly args: number
   /** How many lanes it has: a Lua expression of `a`. */
   readonly lanes: string
-  /** What can be computed from the args once. */
+  /** The `constants` of the algorithm in core with other args, for a state that was written under them. */
   constants(args: readonly number[]): readonly number[]
   /**
    * `step(a, s, now, cost, maxWait, commit)` returns the wait, retryAfter, and the two or three figures that the algorithm's

@@ -1,3 +1,4 @@
+import { cycleConstants } from '@sluice/core/store'
 import type { Twin } from '../twin.js'
 
 /*
@@ -9,7 +10,7 @@ export const cycleTwin: Twin = {
   args: 3,
   lanes: '2',
   hasWholeFigures: true,
-  constants: ([, periodUs = 0, offsetUs = 0]) => [offsetUs === 0 ? 0 : offsetUs - periodUs],
+  constants: cycleConstants,
   step: `
 local function cycleAt(a, s, now)
   return max(floor((now - a[4]) / a[2]), s[1] - 1)

@@ -7,22 +7,6 @@ import { BIGINT } from '../parts/bigint.lua.js'
  *
  * A limit of 0 has the args only. Lanes 1 and 2 are the end of the line; lane 1 is negative while the line is cut.
  */
-export function gcraConstants(limit: number, windowUs: number, atOnce: number): number[] {
-  const shared = greatestCommonDivisor(limit, windowUs)
-  const denominator = limit / shared
-  const intervalUnits = windowUs / shared
-  const intervalUs = Math.floor(intervalUnits / denominator)
-  const intervalPart = intervalUnits - intervalUs * denominator
-  const carry = Math.floor((atOnce * intervalPart) / denominator)
-  const depthUs = atOnce * intervalUs + carry
-  const depthPart = atOnce * intervalPart - carry * denominator
-  return [denominator, intervalUnits, intervalUs, intervalPart, depthUs, depthPart, atOnce]
-}
-
-function greatestCommonDivisor(a: number, b: number): number {
-  while (b > 0) [a, b] = [b, a % b]
-  return a
-}
 
 /** Inside `step`: where the line, which ends at `lineEnd` and `part`, would end after a grant. */
 export const GCRA_NEW_END = `

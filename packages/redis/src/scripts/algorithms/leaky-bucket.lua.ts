@@ -1,12 +1,6 @@
+import { leakyBucketConstants } from '@sluice/core/store'
 import type { Twin } from '../twin.js'
-import {
-  GCRA_ADOPT,
-  GCRA_GIVE_BACK,
-  GCRA_NEW_END,
-  GCRA_RESTS_AT,
-  GCRA_SHIFT,
-  gcraConstants,
-} from './gcra.lua.js'
+import { GCRA_ADOPT, GCRA_GIVE_BACK, GCRA_NEW_END, GCRA_RESTS_AT, GCRA_SHIFT } from './gcra.lua.js'
 
 /*
  * Parameters: limit, window, capacity, and those of gcra.lua.ts. Lane 3 is when the newest request leaves the bucket.
@@ -16,7 +10,7 @@ export const leakyBucketTwin: Twin = {
   args: 3,
   lanes: '3',
   hasWholeFigures: true,
-  constants: ([limit = 0, windowUs = 0]) => (limit === 0 ? [] : gcraConstants(limit, windowUs, 1)),
+  constants: leakyBucketConstants,
   step: `
 local function untilFits(a, lag, lagPart, cost)
   local space = a[3] + 1 - cost

@@ -1,3 +1,4 @@
+import { slidingWindowConstants } from '@sluice/core/store'
 import type { Twin } from '../twin.js'
 
 /*
@@ -10,7 +11,7 @@ export const slidingWindowTwin: Twin = {
   lanes: '2 * (a[3] + 1)',
   hasWholeFigures: true,
   variant: ([, , slices]) => (slices === 10 ? '' : `.${slices}`),
-  constants: ([, windowUs = 0, slices = 0]) => [Math.ceil(windowUs / slices), slices + 1],
+  constants: slidingWindowConstants,
   step: `
 local function segmentAt(a, at)
   local slice = floor(at / a[4])

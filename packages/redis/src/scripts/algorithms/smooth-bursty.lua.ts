@@ -1,3 +1,4 @@
+import { smoothBurstyConstants } from '@sluice/core/store'
 import type { Twin } from '../twin.js'
 import {
   SMOOTH_ADOPT,
@@ -12,11 +13,7 @@ export const smoothBurstyTwin: Twin = {
   name: 'smooth-bursty',
   args: 3,
   lanes: '5',
-  constants([limit = 0, windowUs = 0, maxBurstUs = 0]) {
-    if (limit === 0) return []
-    const intervalUs = windowUs / limit
-    return [intervalUs, (maxBurstUs * limit) / windowUs, intervalUs, 0]
-  },
+  constants: smoothBurstyConstants,
   step: `${smoothParameters(3)}
 local function spendingUs()
   return 0

@@ -1,3 +1,4 @@
+import { smoothWarmingUpConstants } from '@sluice/core/store'
 import type { Twin } from '../twin.js'
 import {
   SMOOTH_ADOPT,
@@ -13,16 +14,7 @@ export const smoothWarmingUpTwin: Twin = {
   name: 'smooth-warming-up',
   args: 4,
   lanes: '5',
-  constants([limit = 0, windowUs = 0, warmupUs = 0, coldFactor = 0]) {
-    if (limit === 0) return []
-    const intervalUs = windowUs / limit
-    const coldUs = intervalUs * coldFactor
-    const threshold = (0.5 * warmupUs) / intervalUs
-    const maxStored = threshold + (2 * warmupUs) / (intervalUs + coldUs)
-    const slopeUs = warmupUs === 0 ? 0 : (coldUs - intervalUs) / (maxStored - threshold)
-    const storeUs = warmupUs === 0 ? 0 : warmupUs / maxStored
-    return [intervalUs, maxStored, storeUs, maxStored, threshold, slopeUs]
-  },
+  constants: smoothWarmingUpConstants,
   step: `${smoothParameters(4)}
 local function spendingUs(a, stored, spent)
   local interval, slope = a[INTERVAL], a[10]

@@ -1,20 +1,13 @@
+import { tokenBucketConstants } from '@sluice/core/store'
 import type { Twin } from '../twin.js'
-import {
-  GCRA_ADOPT,
-  GCRA_GIVE_BACK,
-  GCRA_NEW_END,
-  GCRA_RESTS_AT,
-  GCRA_SHIFT,
-  gcraConstants,
-} from './gcra.lua.js'
+import { GCRA_ADOPT, GCRA_GIVE_BACK, GCRA_NEW_END, GCRA_RESTS_AT, GCRA_SHIFT } from './gcra.lua.js'
 
 export const tokenBucketTwin: Twin = {
   name: 'token-bucket',
   args: 3,
   lanes: '2',
   hasWholeFigures: true,
-  constants: ([limit = 0, windowUs = 0, burst = 0]) =>
-    limit === 0 || burst === 0 ? [] : gcraConstants(limit, windowUs, burst),
+  constants: tokenBucketConstants,
   step: `
 local function step(a, s, now, cost, maxWait, commit)
   if not a[4] then return zeroLimitStep(cost) end
