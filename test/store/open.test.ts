@@ -62,7 +62,7 @@ describe('a store whose open', () => {
 
   test('returns an asynchronous ledger without a guard is an error that names the guard', () => {
     const store = storeWith(unguarded)
-    expect(() => createLimiter(BUCKET, { store })).toThrow(/guarded\(ledger, spec\), of @sluice\/core\/store/)
+    expect(() => createLimiter(BUCKET, { store })).toThrow(/guarded\(ledger, spec\) of @sluice\/core\/store/)
     expect(() => createLimiter(BUCKET, { store })).toThrow(
       expect.objectContaining({ code: 'SLUICE_INVALID_OPTION', option: 'store' }),
     )

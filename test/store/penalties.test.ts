@@ -616,6 +616,25 @@ describe('a store full of penalties, some of them blocks', () => {
     expect(ledger.forgotten).toBe(0)
   })
 
+  test('forgets the refusals first whose time is over first, and a block of a ladder before a block by hand', () => {
+    const { ledger, at, peek } = open(unlimited(), { maxKeys: 4 })
+    ledger.block('hand', HOUR)
+    ledger.strike('blocked', ladder(1, 3600))
+    ledger.strike('newer', ladder(2, 60))
+    at(1 * SECOND)
+    ledger.strike('older', ladder(2, 30))
+    at(2 * SECOND)
+    ledger.strike('a', ladder(2, 60))
+    expect(ledger.strike('newer', ladder(2, 60))).toBe(60 * SECOND)
+    expect(ledger.strike('a', ladder(2, 60))).toBe(60 * SECOND)
+    ledger.block('b', HOUR)
+    expect(['hand', 'blocked', 'b'].filter(key => !isBlocked(peek(key)))).toEqual([])
+    expect(['newer', 'a'].filter(key => isBlocked(peek(key))).length).toBe(1)
+    ledger.block('c', HOUR)
+    ledger.block('d', HOUR)
+    expect(['hand', 'b', 'c', 'd'].filter(key => !isBlocked(peek(key)))).toEqual([])
+  })
+
   test('counts and warns of what it forgets before its time', () => {
     const { ledger, peek } = open(unlimited(), { maxKeys: 2 })
     for (const key of ['a', 'b', 'c']) ledger.strike(key, ladder(5, 60))

@@ -4,26 +4,18 @@ import { GUARDED, type Ledger, type LedgerSpec, type Store } from './store.js'
 
 /**
  * Opens the keys of one limiter on a store. Throws an error of code SLUICE_STORE_ERROR if `open` fails, and a TypeError if
- * it returns no ledger, a promise, or an asynchronous ledger without a guard.
+ * it returns a promise, no ledger, or an asynchronous ledger without a guard.
  */
 export function openLedger<Async extends boolean>(store: Store<Async>, spec: LedgerSpec): Ledger<Async> {
   const ledger = opened(store, { ...spec, store })
-  if (isPromise(ledger)) {
-    // Nothing reads this promise: a rejection of it must not go unhandled.
-    ledger.then(undefined, () => {})
-    throw invalid(TypeError, 'store', 'a store whose open() returns a ledger at once', ledger)
-  }
-  if (typeof ledger?.async !== 'boolean')
-    throw invalid(TypeError, 'store', 'a store whose open() returns a ledger', ledger)
-  if (ledger.async && !(GUARDED in ledger))
-    throw invalid(
-      TypeError,
-      'store',
-      'an asynchronous store whose open() returns guarded(ledger, spec), of @sluice/core/store',
-      ledger,
-    )
-  return ledger
+  if (ledger?.async === false || (ledger?.async === true && GUARDED in ledger)) return ledger
+  // Nothing reads this promise: a rejection of it must not go unhandled.
+  if (isPromise(ledger)) ledger.then(undefined, () => {})
+  throw invalid(TypeError, 'store', EXPECTED, ledger)
 }
+
+const EXPECTED =
+  'a store whose open() returns a ledger, which is guarded(ledger, spec) of @sluice/core/store if it is asynchronous'
 
 function opened<Async extends boolean>(store: Store<Async>, spec: LedgerSpec): Ledger<Async> {
   try {

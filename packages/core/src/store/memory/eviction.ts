@@ -1,15 +1,12 @@
 import type { Algorithm } from '../../algorithms/algorithm.js'
 import { warnOnce } from '../../shared/warnings.js'
-import type { KeyTable, LeastLoaded } from './key-table.js'
+import type { Candidate, KeyTable } from './key-table.js'
 import { blockLeftUs, type PenaltyLanes } from './penalties.js'
 
 /*
  * Which key is forgotten when the states and the penalties of a limiter together fill the store. States go first, as long
  * as penalties have no more than half of the room. A block by hand goes only when there is no state.
  */
-
-/** A key that may be forgotten, in the table that it belongs to. */
-export type Candidate = LeastLoaded & { readonly table: KeyTable<Algorithm> | KeyTable<PenaltyLanes> }
 
 /** The key to forget for a new state or a block by hand. */
 export function candidateOf(
@@ -30,7 +27,7 @@ export function candidateOf(
 /** The penalty to forget first. */
 export function leastPenalty(table: KeyTable<PenaltyLanes>, nowUs: number): Candidate {
   const passesInUs = (state: Float64Array, at: number) => blockLeftUs(state, at, nowUs)
-  return { ...table.leastLoaded(nowUs, PENALTY_SAMPLES, passesInUs), table }
+  return table.leastLoaded(nowUs, PENALTY_SAMPLES, passesInUs)
 }
 
 /** The state with the least of the limit in use. If every sampled key is refused, the one that passes first. */
@@ -38,7 +35,7 @@ function leastState(table: KeyTable<Algorithm>, nowUs: number): Candidate {
   const { algorithm } = table
   const passesInUs = (state: Float64Array, at: number) =>
     algorithm.step(state, at, nowUs, 1, 0, false).retryAfterUs
-  return { ...table.leastLoaded(nowUs, STATE_SAMPLES, passesInUs), table }
+  return table.leastLoaded(nowUs, STATE_SAMPLES, passesInUs)
 }
 
 /** Warns once in a process that keys are forgotten early. */

@@ -15,7 +15,8 @@ export interface Kept<Same> extends Convertible<Same> {
 }
 
 /** A key that a full store may forget. */
-export interface LeastLoaded {
+export interface Candidate {
+  readonly table: { skipSample(candidate: Candidate): void; removeSlot(slot: number): void }
   readonly slot: number
   readonly load: number
   /** How long the key is still refused; 0 if it is not. */
@@ -139,26 +140,27 @@ export class KeyTable<A extends Kept<A>> {
     nowUs: number,
     samples: number,
     passesInUs: (state: Float64Array, at: number) => number,
-  ): LeastLoaded {
+  ): Candidate {
+    const least = { table: this, slot: -1, load: Infinity, passesInUs: Infinity, nextSample: 0 }
     const sampledFrom = this.sampler.next
-    const least = { slot: -1, load: Infinity, passesInUs: Infinity }
     let left = samples
     this.sampler.move(this.slots.pages, Infinity, (page, slot) => {
       const at = this.lanesAt(page, slot)
       const load = this.algorithm.load(page.state, at, nowUs)
-      if (load <= least.load) {
-        const passes = load < 1 ? 0 : passesInUs(page.state, at)
-        if (load < least.load || passes < least.passesInUs)
-          Object.assign(least, { slot, load, passesInUs: passes })
+      const passes = load < 1 ? 0 : passesInUs(page.state, at)
+      if (load < least.load || (load === least.load && passes < least.passesInUs)) {
+        least.slot = slot
+        least.load = load
+        least.passesInUs = passes
       }
       return --left === 0 || load === 0
     })
-    const nextSample = this.sampler.next
+    least.nextSample = this.sampler.next
     this.sampler.next = sampledFrom
-    return { ...least, nextSample }
+    return least
   }
 
-  skipSample({ nextSample }: LeastLoaded): void {
+  skipSample({ nextSample }: Candidate): void {
     this.sampler.next = nextSample
   }
 

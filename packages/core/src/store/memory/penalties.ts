@@ -36,18 +36,21 @@ export const PENALTY_LANES: PenaltyLanes = {
 }
 
 /**
- * How much would be lost with a penalty: up to a half while the key is not blocked, more during a block of a ladder, and
- * 1 during a block by hand.
+ * Which penalty is forgotten first: refusals before blocks of a ladder, and those that end first before the others. A
+ * block by hand has a load of 1.
  */
 function penaltyLoad(state: Float64Array, at: number, nowUs: number): number {
-  const memoryUs = state[at + MEMORY_US] as number
   const blockedForUs = blockLeftUs(state, at, nowUs)
-  if (blockedForUs > 0) {
-    return state[at + BY_HAND] === 1 ? 1 : 0.5 + (0.5 * blockedForUs) / (blockedForUs + memoryUs)
-  }
-  const leftUs = Math.max((state[at + FORGOTTEN_AT_US] as number) - nowUs, 0)
-  return leftUs === 0 ? 0 : Math.min(leftUs / memoryUs, 1) / 2
+  if (blockedForUs === 0) return shareOf((state[at + FORGOTTEN_AT_US] as number) - nowUs) / 2
+  return state[at + BY_HAND] === 1 ? 1 : (1 + shareOf(blockedForUs)) / 2
 }
+
+/** From 0 to 1, the more the longer a time is. */
+function shareOf(us: number): number {
+  return us > 0 ? us / (us + DAY_US) : 0
+}
+
+const DAY_US = 86_400_000_000
 
 /** How long a key is still blocked; 0 if it is not. */
 export function blockLeftUs(state: Float64Array, at: number, nowUs: number): number {
