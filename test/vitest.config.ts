@@ -24,6 +24,7 @@ export default defineConfig({
     reporters: ['default', './support/contract-table.ts'],
     execArgv: ['--expose-gc'],
     passWithNoTests: true,
+    setupFiles: './support/each-test-hooks.ts',
     projects: [
       {
         extends: true,
