@@ -250,13 +250,11 @@ describe('the walk', () => {
     expect(behindTen(`198.51.100.9${','.repeat(1000)}10.0.0.2`)).toBe('198.51.100.9')
   })
 
-  it('is over a header of 100,000 characters in no time', () => {
+  // Steps that grow with the square of the length would take minutes.
+  it('reads a header of 100,000 characters in steps that grow with its length', { timeout: 10_000 }, () => {
     for (const part of ['10.0.0.2,', ',', '"', '[', ' ', '1', ':', 'for=', ';', '\\"'])
-      for (const name of ['x-forwarded-for', 'forwarded', 'x-real-ip']) {
-        const from = performance.now()
-        behindTen(part.repeat(100_000 / part.length), name)
-        expect(performance.now() - from).toBeLessThan(500)
-      }
+      for (const name of ['x-forwarded-for', 'forwarded', 'x-real-ip'])
+        expect(() => behindTen(part.repeat(100_000 / part.length), name)).not.toThrow()
   })
 })
 

@@ -986,6 +986,16 @@ describe('on fastify', () => {
     ['config.rateLimit', (app, o, handler) => app.get('/', { config: { rateLimit: o } }, handler)],
   ]
 
+  /** Ways to answer for limits that are hooks, which Fastify runs before it looks at the handler. */
+  const BASIC = [
+    'returns an object',
+    'resolves later',
+    'sends later',
+    'answers past Fastify',
+    'throws',
+    'rejects',
+  ]
+
   const handlers: readonly (readonly [string, RouteHandlerMethod])[] = [
     ['returns an object', () => ({ a: 1 })],
     ['returns a text', () => 'text'],
@@ -1050,7 +1060,10 @@ describe('on fastify', () => {
   ]
 
   describe.each(guards)('decided %s', (_, guard) => {
-    describe.each(places)('by %s', (_, place) => {
+    describe.each(places)('by %s', (name, place) => {
+      const rows =
+        name === 'limitRoute around it' ? handlers : handlers.filter(([how]) => BASIC.includes(how))
+
       async function outcomeOf(
         handler: RouteHandlerMethod,
         mount: (app: FastifyInstance, options: Options, h: RouteHandlerMethod) => void,
@@ -1069,7 +1082,7 @@ describe('on fastify', () => {
         return { statusCode, body, type: headers['content-type'], at: headers.location, errors, lines }
       }
 
-      it.each(handlers)('a handler that %s does as it did', async (_, handler) => {
+      it.each(rows)('a handler that %s does as it did', async (_, handler) => {
         const bare = await outcomeOf(handler, (app, _options, handler) => app.get('/', handler))
         expect(await outcomeOf(handler, place)).toEqual(bare)
       })

@@ -28,6 +28,7 @@ import {
   type RunningServer,
   servers,
 } from '../support/servers/index.js'
+import { rowsOn } from '../support/servers/rows.js'
 
 /*
  * What becomes of the permits of a request when it has ended: given back, kept, or taken only now. Time stands still
@@ -93,7 +94,10 @@ const FAILED = [400, 401, 404, 422, 429, 500, 503]
 const ONLY_FAILURES = { count: 'after', refund: { ifSuccessful: true } } as const
 const IF_FAILED = { refund: { ifFailed: true } } as const
 
-describe.each(servers)('on $name', ({ start }) => {
+describe.each(servers)('on $name', server => {
+  const { start } = server
+  const rows = rowsOn(server)
+
   async function serve(app: App) {
     const server = await start({ handler: answer, ...app })
     closing.push(server.close)
@@ -116,7 +120,7 @@ describe.each(servers)('on $name', ({ start }) => {
       ['a function of the request', ({ req }) => req.headers['x-status'] === '401', [401]],
     ]
 
-    it.each(RULES)('by %s', async (_, refund, back) => {
+    it.each(rows(RULES, 2))('by %s', async (_, refund, back) => {
       const limiter = bucket(20)
       const server = await serve({ app: [{ limiter, key: req => String(req.headers['x-status']), refund }] })
       for (const status of [...FINE, ...FAILED]) {
@@ -220,12 +224,14 @@ describe.each(servers)('on $name', ({ start }) => {
       expect(left(tokens)).toBe(3)
     })
 
-    it.each([
-      ['at once', 0, 0, 2],
-      ['with half of it refilled', 15, 1, 2],
-      ['with all of it refilled', 30, 2, 2],
-      ['long after', 45, 3, 3],
-    ])('is at most what has not refilled: %s', async (_, seconds, before, after) => {
+    it.each(
+      rows([
+        ['at once', 0, 0, 2],
+        ['with half of it refilled', 15, 1, 2],
+        ['with all of it refilled', 30, 2, 2],
+        ['long after', 45, 3, 3],
+      ]),
+    )('is at most what has not refilled: %s', async (_, seconds, before, after) => {
       const tokens = bucket(4)
       const { handler, open } = waiting()
       const server = await behind(tokens, { cost: 2, ...IF_FAILED }, handler)
@@ -285,17 +291,19 @@ describe.each(servers)('on $name', ({ start }) => {
       }
     })
 
-    it.each([
-      ['a combination', (limiter: Limit) => limiter],
-      [
-        'a combination among policies',
-        (limiter: Limit) => ({ policies: [limiter, { limiter: () => null }] }),
-      ],
-      [
-        'a combination beside another policy',
-        (limiter: Limit) => ({ policies: [limiter, { name: 'other', limit: 9, window: '1m', clock }] }),
-      ],
-    ] as [string, (limiter: Limit) => Limit][])('of %s is given to all its members', async (_, limit) => {
+    it.each(
+      rows([
+        ['a combination', (limiter: Limit) => limiter],
+        [
+          'a combination among policies',
+          (limiter: Limit) => ({ policies: [limiter, { limiter: () => null }] }),
+        ],
+        [
+          'a combination beside another policy',
+          (limiter: Limit) => ({ policies: [limiter, { name: 'other', limit: 9, window: '1m', clock }] }),
+        ],
+      ] as [string, (limiter: Limit) => Limit][]),
+    )('of %s is given to all its members', async (_, limit) => {
       const [minute, day] = [bucket(5, '1m', 'minute'), bucket(9, '1d', 'day')]
       const server = await serve({
         app: [{ ...limit({ limiter: combine(minute, day) }), key: ann, ...IF_FAILED }],
@@ -524,12 +532,14 @@ describe.each(servers)('on $name', ({ start }) => {
       await ask(server).expect(429)
     })
 
-    it.each([
-      ['a bucket', tokenBucket],
-      ['a fixed window', fixedWindow],
-      ['a sliding window', slidingWindow],
-      ['a sliding log', slidingLog],
-    ])(
+    it.each(
+      rows([
+        ['a bucket', tokenBucket],
+        ['a fixed window', fixedWindow],
+        ['a sliding window', slidingWindow],
+        ['a sliding log', slidingLog],
+      ]),
+    )(
       'leaves nothing when more ran at once than were left, and says until when: %s',
       async (_, algorithm) => {
         const tokens = limiterOf(algorithm({ limit: 5, window: '1m' }))
@@ -581,12 +591,14 @@ describe.each(servers)('on $name', ({ start }) => {
       expect(limitOf(await ask(server).expect(429))).toEqual({ r: 0, t: 20 })
     })
 
-    it.each([
-      ['a bucket', tokenBucket],
-      ['a fixed window', fixedWindow],
-      ['a sliding window', slidingWindow],
-      ['a sliding log', slidingLog],
-    ])('says until when nothing is left: %s', async (_, algorithm) => {
+    it.each(
+      rows([
+        ['a bucket', tokenBucket],
+        ['a fixed window', fixedWindow],
+        ['a sliding window', slidingWindow],
+        ['a sliding log', slidingLog],
+      ]),
+    )('says until when nothing is left: %s', async (_, algorithm) => {
       for (const limit of [1, 2]) {
         const key = () => `limit ${limit}`
         const limiter = limiterOf(algorithm({ limit, window: '1m' }))
@@ -719,7 +731,7 @@ describe.each(servers)('on $name', ({ start }) => {
       return [`${name} ${JSON.stringify(value)}`, { ...RATE, [name]: value }, error]
     }
 
-    it.each(BAD)('%s', async (_, limit, error) => {
+    it.each(rows(BAD))('%s', async (_, limit, error) => {
       const starting = async () => closing.push((await start({ app: [limit as Limit] })).close)
       await expect(starting()).rejects.toMatchObject({ code: 'SLUICE_INVALID_OPTION', ...error })
     })

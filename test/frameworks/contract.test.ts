@@ -16,6 +16,7 @@ import request from 'supertest'
 import { describe, expect, it } from 'vitest'
 import { clock, closing } from '../support/each-test.js'
 import { type AnyRequest, type App, type Limit, type Passage, servers } from '../support/servers/index.js'
+import { rowsOn } from '../support/servers/rows.js'
 
 /*
  * What every adapter promises, over a real socket. Time stands still unless a test moves it.
@@ -72,7 +73,10 @@ function raw({ res }: Passage): Passage['res'] {
   return res
 }
 
-describe.each(servers)('on $name', ({ start }) => {
+describe.each(servers)('on $name', server => {
+  const { start } = server
+  const rows = rowsOn(server)
+
   async function serve(app: App) {
     const server = await start(app)
     closing.push(server.close)
@@ -281,11 +285,13 @@ describe.each(servers)('on $name', ({ start }) => {
       await request(server.url).get('').set('x-user', 'bob').expect(200)
     })
 
-    it.each([
-      ['a number', 42, '42'],
-      ['zero', 0, '0'],
-      ['a bigint', 2n ** 64n, '18446744073709551616'],
-    ])('may be %s', async (_, key, text) => {
+    it.each(
+      rows([
+        ['a number', 42, '42'],
+        ['zero', 0, '0'],
+        ['a bigint', 2n ** 64n, '18446744073709551616'],
+      ]),
+    )('may be %s', async (_, key, text) => {
       const tokens = watched(2)
       const server = await serve({ app: [{ limiter: tokens.limiter, key: () => key }] })
       await request(server.url).get('').expect(200)
@@ -312,13 +318,16 @@ describe.each(servers)('on $name', ({ start }) => {
     })
 
     // animir/node-rate-limiter-flexible and others take `__proto__` for a property: NaN, and never limited
-    it.each(['__proto__', 'constructor', 'toString', 'hasOwnProperty'])('%s is like any other', async key => {
-      const server = await serve({ app: [limit(2, '1m', { key: () => key })] })
-      const first = await request(server.url).get('').expect(200)
-      expect(remaining(first)).toBe(1)
-      await request(server.url).get('').expect(200)
-      await request(server.url).get('').expect(429)
-    })
+    it.each(rows(['__proto__', 'constructor', 'toString', 'hasOwnProperty']))(
+      '%s is like any other',
+      async key => {
+        const server = await serve({ app: [limit(2, '1m', { key: () => key })] })
+        const first = await request(server.url).get('').expect(200)
+        expect(remaining(first)).toBe(1)
+        await request(server.url).get('').expect(200)
+        await request(server.url).get('').expect(429)
+      },
+    )
 
     const SECRET = 's3cr3t'
     const BAD_KEYS: [string, unknown][] = [
@@ -338,10 +347,13 @@ describe.each(servers)('on $name', ({ start }) => {
     ]
 
     it.each(
-      BAD_KEYS.flatMap(([kind, key]) => [
-        [kind, 'at once', () => key],
-        [kind, 'in a promise', async () => key],
-      ]) as [string, string, () => RequestKey][],
+      rows(
+        BAD_KEYS.flatMap(([kind, key]) => [
+          [kind, 'at once', () => key],
+          [kind, 'in a promise', async () => key],
+        ]) as [string, string, () => RequestKey][],
+        2,
+      ),
     )('%s, given %s, is an error and never a shared bucket', async (_kind, _when, key) => {
       const tokens = watched(5)
       const server = await serve({ app: [{ limiter: tokens.limiter, key }] })
@@ -511,12 +523,15 @@ describe.each(servers)('on $name', ({ start }) => {
     })
 
     it.each(
-      [Number.NaN, -1, 0.5, Number.POSITIVE_INFINITY, 2 ** 53, '1', undefined, null, true, 1n, {}].flatMap(
-        cost => [
-          [cost, 'at once', () => cost],
-          [cost, 'in a promise', async () => cost],
-        ],
-      ) as [unknown, string, () => number][],
+      rows(
+        [Number.NaN, -1, 0.5, Number.POSITIVE_INFINITY, 2 ** 53, '1', undefined, null, true, 1n, {}].flatMap(
+          cost => [
+            [cost, 'at once', () => cost],
+            [cost, 'in a promise', async () => cost],
+          ],
+        ) as [unknown, string, () => number][],
+        2,
+      ),
     )('of %o, given %s, is an error and charges nothing', async (_cost, _when, cost) => {
       const tokens = watched(5)
       const server = await serve({ app: [{ limiter: tokens.limiter, key: () => 'ann', cost }] })
@@ -565,10 +580,13 @@ describe.each(servers)('on $name', ({ start }) => {
     })
 
     it.each(
-      [undefined, 'free', {}, 0, false].flatMap(value => [
-        [value, 'at once', () => value],
-        [value, 'in a promise', async () => value],
-      ]) as unknown as [unknown, string, () => null][],
+      rows(
+        [undefined, 'free', {}, 0, false].flatMap(value => [
+          [value, 'at once', () => value],
+          [value, 'in a promise', async () => value],
+        ]) as unknown as [unknown, string, () => null][],
+        2,
+      ),
     )('%o, chosen %s, is an error and not a way in', async (_value, _when, limiter) => {
       const server = await serve({ app: [{ limiter }] })
       await request(server.url).get('').expect(500)
@@ -963,24 +981,27 @@ describe.each(servers)('on $name', ({ start }) => {
     // Idle times between requests, among them none, fractions of a millisecond, and more than a window.
     const PAUSES = [0, 0, 333.333, 0, 0.001, 999.999, 1500, 0, 2857.142, 0, 10_007, 61_000, 0, 0]
 
-    it.each(LIMITS)('%d per %s: where r is at least 1, the next request passes', async (permits, window) => {
-      const cost = Math.ceil(permits / 3)
-      const limiter = createLimiter(tokenBucket({ limit: permits, window }), { clock })
-      const server = await serve({ app: [{ limiter, cost: req => (req.headers['x-big'] ? cost : 1) }] })
-      let promised = 0
-      for (const pause of PAUSES) {
-        const response = await request(server.url).get('').set('x-big', '1')
-        if (remaining(response) >= 1) {
-          promised++
-          await request(server.url).get('').expect(200)
+    it.each(rows(LIMITS))(
+      '%d per %s: where r is at least 1, the next request passes',
+      async (permits, window) => {
+        const cost = Math.ceil(permits / 3)
+        const limiter = createLimiter(tokenBucket({ limit: permits, window }), { clock })
+        const server = await serve({ app: [{ limiter, cost: req => (req.headers['x-big'] ? cost : 1) }] })
+        let promised = 0
+        for (const pause of PAUSES) {
+          const response = await request(server.url).get('').set('x-big', '1')
+          if (remaining(response) >= 1) {
+            promised++
+            await request(server.url).get('').expect(200)
+          }
+          clock.advance(pause)
         }
-        clock.advance(pause)
-      }
-      if (permits > 1) expect(promised).toBeGreaterThan(0)
-      else expect(promised).toBe(0)
-    })
+        if (permits > 1) expect(promised).toBeGreaterThan(0)
+        else expect(promised).toBe(0)
+      },
+    )
 
-    it.each(LIMITS)(
+    it.each(rows(LIMITS))(
       '%d per %s: a refused request passes after Retry-After, and not a second earlier',
       async (permits, window) => {
         const server = await serve({

@@ -6,7 +6,15 @@ import { describe, expect, it, vi } from 'vitest'
 import { clock, closing } from '../support/each-test.js'
 import { failsAt, scriptedStore } from '../support/scripted-store.js'
 import { type Door, doors, type Rate } from '../support/servers/app.js'
-import { type AnyRequest, type App, type Limit, type Passage, servers } from '../support/servers/index.js'
+import {
+  type AnyRequest,
+  type App,
+  type Limit,
+  type Passage,
+  reference,
+  servers,
+} from '../support/servers/index.js'
+import { doorsOn, rowsOn } from '../support/servers/rows.js'
 
 /*
  * The options that say how requests are answered, each behind every door. Time stands still unless a test moves it.
@@ -75,14 +83,19 @@ const thenable = <T>(value: T) => ({
   },
 })
 
-describe.each(servers)('on $name', ({ start }) => {
+describe.each(servers)('on $name', server => {
+  const { start } = server
+
   async function serve(app: App) {
     const server = await start(app)
     closing.push(server.close)
     return server
   }
 
-  describe.each(doors)('behind $name', door => {
+  describe.each(doorsOn(server))('behind $name', door => {
+    const rows = rowsOn(server, door)
+    /** Each framework has an error path of its own. */
+    const errorRows = rowsOn(reference, door)
     /** One request per 10 seconds, and a server whose one request has been let through. */
     const limit = (options: Partial<Limit> = {}, rate: Partial<Rate> = {}) =>
       door.limitOf({ limit: 1, window: '10s', clock, ...rate }, options)
@@ -93,26 +106,31 @@ describe.each(servers)('on $name', ({ start }) => {
       return server
     }
 
-    it.each([400, 403, 503, 599])('the status may be %d, in the answer and in its body', async status => {
-      const server = await spent({ status })
-      const refused = await request(server.url).get('').expect(status)
-      expect(refused.headers['content-type']).toBe('application/problem+json')
-      expect(refused.body).toEqual({ ...PROBLEM, status })
-      expect(fields(refused)).toMatchObject({ limit: '"default";r=0;t=10', retryAfter: '10' })
-      expect(refused.headers['cache-control']).toBe('no-store')
-      expect(server.handled).toBe(1)
-      expect(server.errors).toEqual([])
-    })
+    it.each(rows([400, 403, 503, 599]))(
+      'the status may be %d, in the answer and in its body',
+      async status => {
+        const server = await spent({ status })
+        const refused = await request(server.url).get('').expect(status)
+        expect(refused.headers['content-type']).toBe('application/problem+json')
+        expect(refused.body).toEqual({ ...PROBLEM, status })
+        expect(fields(refused)).toMatchObject({ limit: '"default";r=0;t=10', retryAfter: '10' })
+        expect(refused.headers['cache-control']).toBe('no-store')
+        expect(server.handled).toBe(1)
+        expect(server.errors).toEqual([])
+      },
+    )
 
-    it.each<[string, NonNullable<Limit['body']>, string, string]>([
-      ['a text', 'Slow down — please', 'Slow down — please', 'text/plain; charset=utf-8'],
-      ['an empty text', '', '', 'text/plain; charset=utf-8'],
-      ['an object', { slow: 'dówn' }, '{"slow":"dówn"}', 'application/json; charset=utf-8'],
-      ['a list', [1], '[1]', 'application/json; charset=utf-8'],
-      ['a function to a text', () => 'soon', 'soon', 'text/plain; charset=utf-8'],
-      ['a function to an object', () => ({ a: 1 }), '{"a":1}', 'application/json; charset=utf-8'],
-      ['a function to a promise', async () => ({ a: 1 }), '{"a":1}', 'application/json; charset=utf-8'],
-    ])('the body may be %s', async (_, body, text, type) => {
+    it.each(
+      rows<[string, NonNullable<Limit['body']>, string, string]>([
+        ['a text', 'Slow down — please', 'Slow down — please', 'text/plain; charset=utf-8'],
+        ['an empty text', '', '', 'text/plain; charset=utf-8'],
+        ['an object', { slow: 'dówn' }, '{"slow":"dówn"}', 'application/json; charset=utf-8'],
+        ['a list', [1], '[1]', 'application/json; charset=utf-8'],
+        ['a function to a text', () => 'soon', 'soon', 'text/plain; charset=utf-8'],
+        ['a function to an object', () => ({ a: 1 }), '{"a":1}', 'application/json; charset=utf-8'],
+        ['a function to a promise', async () => ({ a: 1 }), '{"a":1}', 'application/json; charset=utf-8'],
+      ]),
+    )('the body may be %s', async (_, body, text, type) => {
       const server = await spent({ body })
       const refused = await request(server.url).get('').expect(429)
       expect(refused.text).toBe(text)
@@ -142,7 +160,7 @@ describe.each(servers)('on $name', ({ start }) => {
       ])
     })
 
-    it.each(NO_BODIES)('a body made to %s is one coded error', async (_, value) => {
+    it.each(rows(NO_BODIES))('a body made to %s is one coded error', async (_, value) => {
       for (const body of [() => value, async () => value]) {
         const server = await spent({ body: body as never })
         const response = await request(server.url).get('').expect(500)
@@ -177,7 +195,7 @@ describe.each(servers)('on $name', ({ start }) => {
       expect(refused.headers['content-type']).toMatch(/^application\/json\b/)
     })
 
-    it.each([undefined, null, 5, {}, 'text'])(
+    it.each(rows([undefined, null, 5, {}, 'text']))(
       'an onRefused that returns %o has not answered',
       async value => {
         for (const onRefused of [() => value, async () => value]) {
@@ -230,7 +248,7 @@ describe.each(servers)('on $name', ({ start }) => {
         expect(answered).toBe(0)
       })
 
-      it.each(['draft-6', 'draft-7'] as const)('says so in %s as well', async headers => {
+      it.each(rows(['draft-6', 'draft-7'] as const))('says so in %s as well', async headers => {
         const server = await spent({ dryRun: true, headers, legacyHeaders: 'delta', exposeHeaders: true })
         const passed = await request(server.url).get('').expect(200)
         expect(passed.headers['x-ratelimit-remaining']).toBe('0')
@@ -250,11 +268,13 @@ describe.each(servers)('on $name', ({ start }) => {
         await request(server.url).get('').expect(429)
       })
 
-      it.each([
-        ['no Access-Control-Request-Method', 'options', { Origin: 'https://example.org' }],
-        ['no Origin', 'options', { 'Access-Control-Request-Method': 'PUT' }],
-        ['another method', 'get', PREFLIGHT],
-      ] as const)('is none with %s', async (_, method, sent) => {
+      it.each(
+        rows([
+          ['no Access-Control-Request-Method', 'options', { Origin: 'https://example.org' }],
+          ['no Origin', 'options', { 'Access-Control-Request-Method': 'PUT' }],
+          ['another method', 'get', PREFLIGHT],
+        ] as const),
+      )('is none with %s', async (_, method, sent) => {
         const server = await spent({ skipPreflight: true })
         await request(server.url)[method]('').set(sent).expect(429)
       })
@@ -358,7 +378,7 @@ describe.each(servers)('on $name', ({ start }) => {
         expect(calls).toBe(0)
       })
 
-      it.each([undefined, null, 5, {}, false])('may return %o, which means nothing', async value => {
+      it.each(rows([undefined, null, 5, {}, false]))('may return %o, which means nothing', async value => {
         for (const onDecision of [() => value, async () => value]) {
           const server = await spent({ onDecision })
           await request(server.url).get('').expect(429)
@@ -383,43 +403,45 @@ describe.each(servers)('on $name', ({ start }) => {
       const POLICY = '"default";q=1;w=10'
       const DRAFT_8 = { 'ratelimit-policy': POLICY, ratelimit: '"default";r=0;t=10' }
 
-      it.each<[string, Partial<Limit>, Record<string, string>]>([
-        ['draft-8', { headers: 'draft-8' }, DRAFT_8],
-        ['draft-9', { headers: 'draft-9' }, DRAFT_8],
-        ['draft-10', { headers: 'draft-10' }, DRAFT_8],
-        ['draft-11', { headers: 'draft-11' }, DRAFT_8],
-        [
-          'draft-7',
-          { headers: 'draft-7' },
-          { 'ratelimit-policy': '1;w=10', ratelimit: 'limit=1, remaining=0, reset=10' },
-        ],
-        [
-          'draft-6',
-          { headers: 'draft-6' },
-          {
-            'ratelimit-policy': '1;w=10',
-            'ratelimit-limit': '1',
-            'ratelimit-remaining': '0',
-            'ratelimit-reset': '10',
-          },
-        ],
-        ['no dialect', { headers: false }, {}],
-        [
-          'the past alone',
-          { headers: false, legacyHeaders: 'delta' },
-          { 'x-ratelimit-limit': '1', 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': '10' },
-        ],
-        [
-          'the past beside',
-          { legacyHeaders: 'epoch' },
-          {
-            ...DRAFT_8,
-            'x-ratelimit-limit': '1',
-            'x-ratelimit-remaining': '0',
-            'x-ratelimit-reset': String(Date.UTC(2025, 0, 1) / 1000 + 10),
-          },
-        ],
-      ])(
+      it.each(
+        rows<[string, Partial<Limit>, Record<string, string>]>([
+          ['draft-8', { headers: 'draft-8' }, DRAFT_8],
+          ['draft-9', { headers: 'draft-9' }, DRAFT_8],
+          ['draft-10', { headers: 'draft-10' }, DRAFT_8],
+          ['draft-11', { headers: 'draft-11' }, DRAFT_8],
+          [
+            'draft-7',
+            { headers: 'draft-7' },
+            { 'ratelimit-policy': '1;w=10', ratelimit: 'limit=1, remaining=0, reset=10' },
+          ],
+          [
+            'draft-6',
+            { headers: 'draft-6' },
+            {
+              'ratelimit-policy': '1;w=10',
+              'ratelimit-limit': '1',
+              'ratelimit-remaining': '0',
+              'ratelimit-reset': '10',
+            },
+          ],
+          ['no dialect', { headers: false }, {}],
+          [
+            'the past alone',
+            { headers: false, legacyHeaders: 'delta' },
+            { 'x-ratelimit-limit': '1', 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': '10' },
+          ],
+          [
+            'the past beside',
+            { legacyHeaders: 'epoch' },
+            {
+              ...DRAFT_8,
+              'x-ratelimit-limit': '1',
+              'x-ratelimit-remaining': '0',
+              'x-ratelimit-reset': String(Date.UTC(2025, 0, 1) / 1000 + 10),
+            },
+          ],
+        ]),
+      )(
         'of %s are the same for the last that passes and the first that does not',
         async (_, options, sent) => {
           const server = await serve({ app: [limit(options)] })
@@ -446,7 +468,7 @@ describe.each(servers)('on $name', ({ start }) => {
         expect(refused.text).toBe(REFUSED_BODY)
       })
 
-      it.each(['draft-6', 'draft-7', 'draft-8'] as const)(
+      it.each(rows(['draft-6', 'draft-7', 'draft-8'] as const))(
         'of a hidden limit are none in %s',
         async headers => {
           const server = await serve({ app: [limit({ hidden: true, headers, legacyHeaders: 'delta' })] })
@@ -502,10 +524,12 @@ describe.each(servers)('on $name', ({ start }) => {
       const CALLBACKS = ['key', 'cost', 'onDecision', 'onRefused', 'body'] as const
 
       it.each(
-        CALLBACKS.flatMap(callback => [
-          [callback, 'throws', fail],
-          [callback, 'rejects', failLater],
-        ]) as [(typeof CALLBACKS)[number], string, () => never][],
+        errorRows(
+          CALLBACKS.flatMap(callback => [
+            [callback, 'throws', fail],
+            [callback, 'rejects', failLater],
+          ]) as [(typeof CALLBACKS)[number], string, () => never][],
+        ),
       )('%s that %s is one error, and no refusal', async (callback, _, act) => {
         const server = await serve({ app: [limit({ [callback]: act }, { limit: 0 })] })
         const response = await request(server.url).get('').expect(500)
@@ -533,10 +557,12 @@ describe.each(servers)('on $name', ({ start }) => {
       ]
 
       it.each(
-        others.flatMap(([what, make]) => [
-          ['onDecision', what, make, 1],
-          ['body', what, make, 0],
-        ]) as ['onDecision' | 'body', string, () => Limiter, number][],
+        rows(
+          others.flatMap(([what, make]) => [
+            ['onDecision', what, make, 1],
+            ['body', what, make, 0],
+          ]) as ['onDecision' | 'body', string, () => Limiter, number][],
+        ),
       )(
         '%s that fails of the %s of another limiter is one error, also when requests may be held',
         async (callback, _, make, limited) => {
@@ -555,26 +581,25 @@ describe.each(servers)('on $name', ({ start }) => {
         },
       )
 
-      it.each([
-        ['key', 'ann'],
-        ['cost', 1],
-        ['onDecision', undefined],
-        ['onRefused', undefined],
-        ['body', 'soon'],
-      ] as const)(
-        '%s may return what is awaited like a promise, and is no way in',
-        async (callback, value) => {
-          const server = await serve({
-            app: [limit({ [callback]: () => thenable(value) } as Partial<Limit>)],
-          })
-          const statuses = [await request(server.url).get(''), await request(server.url).get('')].map(
-            ({ status }) => status,
-          )
-          expect(statuses).toEqual([200, 429])
-          expect(server.handled).toBe(1)
-          expect(server.errors).toEqual([])
-        },
-      )
+      it.each(
+        rows([
+          ['key', 'ann'],
+          ['cost', 1],
+          ['onDecision', undefined],
+          ['onRefused', undefined],
+          ['body', 'soon'],
+        ] as const),
+      )('%s may return what is awaited like a promise, and is no way in', async (callback, value) => {
+        const server = await serve({
+          app: [limit({ [callback]: () => thenable(value) } as Partial<Limit>)],
+        })
+        const statuses = [await request(server.url).get(''), await request(server.url).get('')].map(
+          ({ status }) => status,
+        )
+        expect(statuses).toEqual([200, 429])
+        expect(server.handled).toBe(1)
+        expect(server.errors).toEqual([])
+      })
     })
 
     it('a HEAD that passes has the fields and no body', async () => {
@@ -613,17 +638,20 @@ describe.each(servers)('on $name', ({ start }) => {
       expect(server.handled).toBe(0)
     }
 
-    it.each(NONSENSE)('%s, in a limiter made by hand, is one coded error', async (_, value) => {
-      const policy = { limit: 1, windowMs: 1000, smooth: true }
-      for (const tryAcquire of [() => value, async () => value]) {
-        const limiter = { name: 'theirs', policy, tryAcquire } as never
-        await expectOneError({ limiter: () => limiter })
-        const made = async () => serve({ app: [{ limiter }] })
-        await expect(made()).rejects.toMatchObject({ code: 'SLUICE_INVALID_LIMITER', option: 'limiter' })
-      }
-    })
+    it.each(rowsOn(server)(NONSENSE))(
+      '%s, in a limiter made by hand, is one coded error',
+      async (_, value) => {
+        const policy = { limit: 1, windowMs: 1000, smooth: true }
+        for (const tryAcquire of [() => value, async () => value]) {
+          const limiter = { name: 'theirs', policy, tryAcquire } as never
+          await expectOneError({ limiter: () => limiter })
+          const made = async () => serve({ app: [{ limiter }] })
+          await expect(made()).rejects.toMatchObject({ code: 'SLUICE_INVALID_LIMITER', option: 'limiter' })
+        }
+      },
+    )
 
-    it.each(NONSENSE)('%s, in a synchronous store, is one coded error', async (_, value) => {
+    it.each(rowsOn(server)(NONSENSE))('%s, in a synchronous store, is one coded error', async (_, value) => {
       const ledger = { async: false, decide: () => value, book: () => value } as never
       await expectOneError({ limit: 1, window: '1m', name: 'x', store: { async: false, open: () => ledger } })
     })

@@ -311,8 +311,8 @@ describe.each([
     const { ask } = await serve(app => {
       app.use('/files', rateLimit(limit(1)), framework.static(import.meta.dirname))
     })
-    await ask('/files/idioms.test.ts').expect(200)
-    await ask('/files/idioms.test.ts').expect(429)
+    await ask('/files/express.test.ts').expect(200)
+    await ask('/files/express.test.ts').expect(429)
   })
 })
 

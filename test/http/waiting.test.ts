@@ -6,7 +6,7 @@ import Fastify from 'fastify'
 import request from 'supertest'
 import { describe, expect, it, test, vi } from 'vitest'
 import { clock, closing } from '../support/each-test.js'
-import { type App, servers } from '../support/servers/index.js'
+import { type App, reference, servers } from '../support/servers/index.js'
 
 /*
  * Requests that are held until their permits are there. Time stands still unless a test moves it.
@@ -20,7 +20,11 @@ function oneASecond(options: LimiterOptions = {}) {
 /** Waits for what sockets do on their own; the clock stands still meanwhile. */
 const until = (expectation: () => void) => vi.waitFor(expectation, { timeout: 4000, interval: 5 })
 
-describe.each(servers)('on $name', ({ start }) => {
+describe.each(servers)('on $name', server => {
+  const { start } = server
+  /** Hanging up is what a framework has a part in, and a few rounds show; the rest runs without one. */
+  const rounds = server === reference ? 20 : 2
+
   async function serve(app: App) {
     const server = await start(app)
     closing.push(server.close)
@@ -93,13 +97,12 @@ describe.each(servers)('on $name', ({ start }) => {
     expect(server.errors).toEqual([])
   })
 
-  it('of 1,000 who hang up no slot is wasted', async () => {
+  it('no permit is lost to many clients that hang up', async () => {
     const limiter = oneASecond({ maxQueue: 2000, maxQueuePerKey: 2000, maxWait: Infinity })
     const key = () => 'all'
     const server = await serve({ app: [{ limiter, key, maxWait: '60s' }] })
-    const batches = 20
     await request(server.url).get('').expect(200)
-    for (let batch = 0; batch < batches; batch++) {
+    for (let round = 0; round < rounds; round++) {
       const clients = Array.from({ length: 50 }, () => get(server.url).on('error', () => {}))
       await until(() => expect(limiter.peek('all').balance).toBe(-50))
       for (const client of clients) client.destroy()

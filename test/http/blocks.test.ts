@@ -14,6 +14,7 @@ import {
   type RunningServer,
   servers,
 } from '../support/servers/index.js'
+import { rowsOn } from '../support/servers/rows.js'
 
 /*
  * Clients that are refused for more than a mere excess, and refusals that are errors. Time stands still unless a test
@@ -64,7 +65,10 @@ function peerOfHeader({ req }: Passage): void {
   })
 }
 
-describe.each(servers)('on $name', ({ start }) => {
+describe.each(servers)('on $name', server => {
+  const { start } = server
+  const rows = rowsOn(server)
+
   async function serve(app: App) {
     const server = await start(app)
     closing.push(server.close)
@@ -357,22 +361,24 @@ describe.each(servers)('on $name', ({ start }) => {
       },
     )
 
-    it.each([
-      [true, 'block'],
-      ['1m', 'block'],
-      [null, 'block'],
-      [[], 'block'],
-      [{ for: '1m' }, 'after'],
-      [{ after: 0, for: '1m' }, 'after'],
-      [{ after: 1.5, for: '1m' }, 'after'],
-      [{ after: '3', for: '1m' }, 'after'],
-      [{ after: 3 }, 'for'],
-      [{ after: 3, for: [] }, 'for'],
-      [{ after: 3, for: 0 }, 'for'],
-      [{ after: 3, for: ['1m', 'soon'] }, 'for'],
-      [{ after: 3, for: Infinity }, 'for'],
-      [{ after: 3, for: '1m', forever: true }, 'forever'],
-    ])('%j is an error when it is made', async (block, option) => {
+    it.each(
+      rows([
+        [true, 'block'],
+        ['1m', 'block'],
+        [null, 'block'],
+        [[], 'block'],
+        [{ for: '1m' }, 'after'],
+        [{ after: 0, for: '1m' }, 'after'],
+        [{ after: 1.5, for: '1m' }, 'after'],
+        [{ after: '3', for: '1m' }, 'after'],
+        [{ after: 3 }, 'for'],
+        [{ after: 3, for: [] }, 'for'],
+        [{ after: 3, for: 0 }, 'for'],
+        [{ after: 3, for: ['1m', 'soon'] }, 'for'],
+        [{ after: 3, for: Infinity }, 'for'],
+        [{ after: 3, for: '1m', forever: true }, 'forever'],
+      ]),
+    )('%j is an error when it is made', async (block, option) => {
       const code = expect.stringMatching(/^SLUICE_(INVALID|UNKNOWN)_OPTION$/)
       await expect(starting({ block })).rejects.toMatchObject({ option, code })
     })
@@ -391,40 +397,42 @@ describe.each(servers)('on $name', ({ start }) => {
       return second.status === 429 ? 'limited' : 'allowed'
     }
 
-    it.each([
-      [
-        { allow: ['10.0.0.1'] },
-        { '10.0.0.1': 'allowed', '10.0.0.2': 'limited', '::ffff:10.0.0.1': 'allowed' },
-      ],
-      [
-        { allow: ['10.0.0.0/8'], deny: ['192.0.2.0/24', '2001:db8::/32'] },
-        {
-          '10.255.255.255': 'allowed',
-          '11.0.0.0': 'limited',
-          '192.0.2.77': 'denied',
-          '::ffff:192.0.2.78': 'denied',
-          '::ffff:c000:24f': 'denied',
-          '192.0.3.1': 'limited',
-          '2001:db8:ffff::1': 'denied',
-          '2001:DB8:0:0::2': 'denied',
-          '2001:db9::1': 'limited',
-        },
-      ],
-      // A dual-stack socket writes an IPv4 address so, and a list may as well.
-      [{ deny: ['::ffff:10.0.0.0/104'] }, { '10.1.2.3': 'denied', '11.0.0.1': 'limited' }],
-      [{ allow: ['10.0.0.1'] }, { '64:ff9b::a00:1': 'allowed' }],
-      [{ deny: ['fe80::/16', 'fe81::1%eth0'] }, { 'fe80::1%eth0': 'denied', 'fe81::1': 'denied' }],
-      [{ deny: ['10.1.2.3/8'] }, { '10.200.0.1': 'denied' }],
-      [{ deny: ['0.0.0.0/0'] }, { '10.0.0.1': 'denied', '2001:db8::1': 'limited' }],
-      [{ deny: ['::/0'] }, { '10.0.0.1': 'limited', '2001:db8::1': 'denied' }],
-      [
-        { allow: ['10.1.0.0/16', '10.1.2.3'], deny: ['10.0.0.0/8', '10.1.2.0/24'] },
-        { '10.1.9.9': 'allowed', '10.2.0.1': 'denied', '10.1.2.4': 'denied', '10.1.2.3': 'allowed' },
-      ],
-      [{ allow: ['10.0.0.1'], deny: ['10.0.0.1'] }, { '10.0.0.1': 'denied' }],
-      [{ allow: ['10.0.0.0/8'], deny: ['::ffff:10.0.0.0/104'] }, { '10.0.0.1': 'denied' }],
-      [{ allow: [], deny: [] }, { '10.0.0.1': 'limited' }],
-    ] as [Partial<Limit>, Record<string, string>][])('%j', async (lists, fates) => {
+    it.each(
+      rows([
+        [
+          { allow: ['10.0.0.1'] },
+          { '10.0.0.1': 'allowed', '10.0.0.2': 'limited', '::ffff:10.0.0.1': 'allowed' },
+        ],
+        [
+          { allow: ['10.0.0.0/8'], deny: ['192.0.2.0/24', '2001:db8::/32'] },
+          {
+            '10.255.255.255': 'allowed',
+            '11.0.0.0': 'limited',
+            '192.0.2.77': 'denied',
+            '::ffff:192.0.2.78': 'denied',
+            '::ffff:c000:24f': 'denied',
+            '192.0.3.1': 'limited',
+            '2001:db8:ffff::1': 'denied',
+            '2001:DB8:0:0::2': 'denied',
+            '2001:db9::1': 'limited',
+          },
+        ],
+        // A dual-stack socket writes an IPv4 address so, and a list may as well.
+        [{ deny: ['::ffff:10.0.0.0/104'] }, { '10.1.2.3': 'denied', '11.0.0.1': 'limited' }],
+        [{ allow: ['10.0.0.1'] }, { '64:ff9b::a00:1': 'allowed' }],
+        [{ deny: ['fe80::/16', 'fe81::1%eth0'] }, { 'fe80::1%eth0': 'denied', 'fe81::1': 'denied' }],
+        [{ deny: ['10.1.2.3/8'] }, { '10.200.0.1': 'denied' }],
+        [{ deny: ['0.0.0.0/0'] }, { '10.0.0.1': 'denied', '2001:db8::1': 'limited' }],
+        [{ deny: ['::/0'] }, { '10.0.0.1': 'limited', '2001:db8::1': 'denied' }],
+        [
+          { allow: ['10.1.0.0/16', '10.1.2.3'], deny: ['10.0.0.0/8', '10.1.2.0/24'] },
+          { '10.1.9.9': 'allowed', '10.2.0.1': 'denied', '10.1.2.4': 'denied', '10.1.2.3': 'allowed' },
+        ],
+        [{ allow: ['10.0.0.1'], deny: ['10.0.0.1'] }, { '10.0.0.1': 'denied' }],
+        [{ allow: ['10.0.0.0/8'], deny: ['::ffff:10.0.0.0/104'] }, { '10.0.0.1': 'denied' }],
+        [{ allow: [], deny: [] }, { '10.0.0.1': 'limited' }],
+      ] as [Partial<Limit>, Record<string, string>][]),
+    )('%j', async (lists, fates) => {
       const server = await listed(lists)
       const found: Record<string, string> = {}
       for (const address of Object.keys(fates)) found[address] = await fateOf(server, address)
@@ -461,11 +469,13 @@ describe.each(servers)('on $name', ({ start }) => {
       expect(limiter.stats()).toMatchObject({ granted: 0, refused: 0 })
     })
 
-    it.each([
-      ['a key of null', { limit: 9, window: '1m', key: () => null }],
-      ['a limiter of null', { limiter: () => null }],
-      ['policies', { policies: [{ limit: 9, window: '1m', key: () => null }] }],
-    ] as [string, Limit][])('refuse whatever else is said: %s', async (_, limit) => {
+    it.each(
+      rows([
+        ['a key of null', { limit: 9, window: '1m', key: () => null }],
+        ['a limiter of null', { limiter: () => null }],
+        ['policies', { policies: [{ limit: 9, window: '1m', key: () => null }] }],
+      ] as [string, Limit][]),
+    )('refuse whatever else is said: %s', async (_, limit) => {
       const server = await listed({}, { app: [{ ...limit, deny: ['10.0.0.0/8'] }] })
       await from(server, '10.0.0.1').expect(429)
       await from(server, '11.0.0.1').expect(200)
@@ -553,26 +563,28 @@ describe.each(servers)('on $name', ({ start }) => {
     )
 
     it.each(
-      ['allow', 'deny'].flatMap(option =>
-        [
-          '10.0.0.1',
-          null,
-          5,
-          {},
-          [5],
-          [null],
-          [''],
-          ['localhost'],
-          ['10.0.0'],
-          ['10.0.0.1:80'],
-          ['10.0.0.0/33'],
-          ['10.0.0.0/'],
-          ['10.0.0.0/-1'],
-          ['10.0.0.0/255.0.0.0'],
-          ['2001:db8::/129'],
-          ['[2001:db8::]/32'],
-          ['10.0.0.1', 'nobody'],
-        ].map(list => [option, list] as const),
+      rows(
+        ['allow', 'deny'].flatMap(option =>
+          [
+            '10.0.0.1',
+            null,
+            5,
+            {},
+            [5],
+            [null],
+            [''],
+            ['localhost'],
+            ['10.0.0'],
+            ['10.0.0.1:80'],
+            ['10.0.0.0/33'],
+            ['10.0.0.0/'],
+            ['10.0.0.0/-1'],
+            ['10.0.0.0/255.0.0.0'],
+            ['2001:db8::/129'],
+            ['[2001:db8::]/32'],
+            ['10.0.0.1', 'nobody'],
+          ].map(list => [option, list] as const),
+        ),
       ),
     )('%s %j is an error when it is made', async (option, list) => {
       await expect(starting({ [option]: list })).rejects.toMatchObject({
@@ -664,10 +676,12 @@ describe.each(servers)('on $name', ({ start }) => {
       expect((server.errors[0] as RefusedError).headers.RateLimit).toBe('"outer";r=8;t=54, "inner";r=0')
     })
 
-    it.each([['with onRefused', { throws: true, onRefused: () => {} }], ...['yes', 1, null].map(bad)] as [
-      string,
-      object,
-    ][])('%s is an error when it is made', async (_, options) => {
+    it.each(
+      rows([['with onRefused', { throws: true, onRefused: () => {} }], ...['yes', 1, null].map(bad)] as [
+        string,
+        object,
+      ][]),
+    )('%s is an error when it is made', async (_, options) => {
       await expect(starting(options)).rejects.toMatchObject({
         code: 'SLUICE_INVALID_OPTION',
         option: 'throws',

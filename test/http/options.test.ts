@@ -8,7 +8,7 @@ import request from 'supertest'
 import { describe, expect, it } from 'vitest'
 import { servers } from '../support/servers/index.js'
 
-/** Every adapter's `rateLimit`, given what a user without types might write. */
+/** Every adapter's `rateLimit`, given what a user without types might write. All of them check options by the same code. */
 const adapters: { name: string; make: (options?: unknown) => unknown }[] = [
   { name: 'express', make: options => rateLimit(options as Parameters<typeof rateLimit>[0]) },
   { name: 'koa', make: options => koaRateLimit(options as Parameters<typeof koaRateLimit>[0]) },
@@ -183,22 +183,33 @@ const UNKNOWN_OPTIONS = [
   ['header', 'headers'],
 ] as const
 
-describe.each(adapters)('options of rateLimit on $name', ({ make }) => {
-  it.each(BAD_OPTIONS)('$given is refused at construction', ({ options, error, option, code, says }) => {
-    const thrown = thrownBy(() => make(options))
-    expect(thrown).toBeInstanceOf(error)
-    expect(thrown).toMatchObject({ code: code ?? 'SLUICE_INVALID_OPTION', option })
-    for (const part of [option, ...says]) expect(thrown.message).toMatch(part)
-    expect(thrown.message).not.toMatch(/[\r\n]/)
-  })
+/** The first of several rows about one option. */
+const oneOfEach = BAD_OPTIONS.filter(
+  ({ option }, index) => BAD_OPTIONS.findIndex(row => row.option === option) === index,
+)
 
-  it.each(UNKNOWN_OPTIONS)('%s is unknown, and the message names %s', (given, ours) => {
-    const thrown = thrownBy(() => make({ ...EASY, [given]: 5 }))
-    expect(thrown).toBeInstanceOf(TypeError)
-    expect(thrown).toMatchObject({ code: 'SLUICE_UNKNOWN_OPTION', option: given })
-    expect(thrown.message).toContain(`"${given}"`)
-    expect(thrown.message).toContain(`'${ours}'`)
-  })
+describe.each(adapters)('options of rateLimit on $name', ({ name, make }) => {
+  it.each(name === 'express' ? BAD_OPTIONS : oneOfEach)(
+    '$given is refused at construction',
+    ({ options, error, option, code, says }) => {
+      const thrown = thrownBy(() => make(options))
+      expect(thrown).toBeInstanceOf(error)
+      expect(thrown).toMatchObject({ code: code ?? 'SLUICE_INVALID_OPTION', option })
+      for (const part of [option, ...says]) expect(thrown.message).toMatch(part)
+      expect(thrown.message).not.toMatch(/[\r\n]/)
+    },
+  )
+
+  it.each(name === 'express' ? UNKNOWN_OPTIONS : UNKNOWN_OPTIONS.slice(0, 1))(
+    '%s is unknown, and the message names %s',
+    (given, ours) => {
+      const thrown = thrownBy(() => make({ ...EASY, [given]: 5 }))
+      expect(thrown).toBeInstanceOf(TypeError)
+      expect(thrown).toMatchObject({ code: 'SLUICE_UNKNOWN_OPTION', option: given })
+      expect(thrown.message).toContain(`"${given}"`)
+      expect(thrown.message).toContain(`'${ours}'`)
+    },
+  )
 
   it('an unknown option like none of ours is answered with the list of them', () => {
     const thrown = thrownBy(() => make({ ...EASY, zzzzzz: 5 }))

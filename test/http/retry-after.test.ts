@@ -18,6 +18,7 @@ import request, { type Response } from 'supertest'
 import { afterEach, describe, expect, it } from 'vitest'
 import { seeded } from '../support/random.js'
 import { type RunningServer, servers } from '../support/servers/index.js'
+import { rowsOn } from '../support/servers/rows.js'
 
 /*
  * Whoever believes the fields is never disappointed (section 3 of the standard): a client that is told of a rest gets it,
@@ -123,9 +124,12 @@ afterEach(async () => {
   for (const close of closing.splice(0)) await close()
 })
 
-describe.each(servers)('on $name', ({ start }) => {
+describe.each(servers)('on $name', server => {
+  const { start } = server
+  const rows = rowsOn(server)
+
   describe('every algorithm is honest', () => {
-    it.each(SUBJECTS.flatMap(subject => SEEDS.map(seed => ({ ...subject, seed }))))(
+    it.each(rows(SUBJECTS.flatMap(subject => SEEDS.map(seed => ({ ...subject, seed })))))(
       '$name (seed $seed)',
       async ({ seed, pauseMs, most, exact = false, ...subject }) => {
         const client = new Client(subject.make)
