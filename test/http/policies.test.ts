@@ -685,6 +685,21 @@ describe.each(servers)('on $name', server => {
     })
   })
 
+  it('Retry-After is the longest of all that the response says is spent', async () => {
+    const hour = bucket(1, '1h', 'hour')
+    const burst = bucket(1, '5s', 'burst')
+    burst.tryAcquire('all')
+    const server = await serve({
+      app: [{ limiter: hour, key: () => 'all' }],
+      route: [{ limiter: burst, key: () => 'all' }],
+    })
+    const response = await request(server.url).get('').expect(429)
+    expect(response.headers).toMatchObject({
+      ratelimit: '"hour";r=0;t=3600, "burst";r=0;t=5',
+      'retry-after': '3600',
+    })
+  })
+
   it('the decision over several policies is left where users of the framework look', async () => {
     const seen: Passage['decision'][] = []
     const server = await serve({

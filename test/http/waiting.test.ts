@@ -1,4 +1,5 @@
 import { get } from 'node:http'
+import { connect } from 'node:net'
 import { createLimiter, type LimiterOptions, leakyBucket, tokenBucket } from '@sluice/core'
 import { rateLimit } from '@sluice/express'
 import { rateLimit as fastifyRateLimit } from '@sluice/fastify'
@@ -114,6 +115,19 @@ describe.each(servers)('on $name', server => {
     await held
     expect(server.handled).toBe(2)
   }, 20_000)
+
+  it('who hangs up with requests behind one another on a connection gives every place back', async () => {
+    const limiter = oneASecond()
+    limiter.tryAcquire('all')
+    const server = await serve({ app: [{ limiter, key: () => 'all', maxWait: '60s' }] })
+    const { port, pathname } = new URL(server.url)
+    const socket = connect(Number(port), '127.0.0.1')
+    for (let number = 0; number < 3; number++) socket.write(`GET ${pathname} HTTP/1.1\r\nHost: a\r\n\r\n`)
+    await vi.waitFor(() => expect(limiter.stats().waiting).toBeGreaterThan(0), { timeout: 4000, interval: 5 })
+    socket.destroy()
+    await vi.waitFor(() => expect(limiter.stats().waiting).toBe(0), { timeout: 4000, interval: 5 })
+    expect(server.handled).toBe(0)
+  })
 
   it('closing the limiter ends the wait with a 503, not with a hang', async () => {
     const limiter = oneASecond()
