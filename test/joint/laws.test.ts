@@ -12,6 +12,7 @@ import {
   tokenBucket,
   tryAcquireAll,
 } from '@sluice/core'
+import { guarded } from '@sluice/core/store'
 import { type ManualClock, manualClock } from '@sluice/core/testing'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
@@ -391,14 +392,15 @@ function scheduled(store: SyncStore, scheduler: fc.Scheduler): AsyncStore {
     async: true,
     open(spec) {
       const ledger = store.open(spec)
-      return new Proxy(ledger, {
+      const later = new Proxy(ledger, {
         get(_, verb) {
           const act = Reflect.get(ledger, verb)
-          if (verb === 'async') return true
+          if (typeof act !== 'function') return act
           return (...args: unknown[]) =>
             scheduler.schedule(Promise.resolve()).then(() => act.apply(ledger, args))
         },
-      }) as never
+      })
+      return guarded(later as never, spec)
     },
   }
 }

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Decision, Ledger, Limiter, Store } from '@sluice/core'
+import { guarded } from '@sluice/core/store'
 import type { ManualClock } from '@sluice/core/testing'
 import { expect } from 'vitest'
 
@@ -51,7 +52,7 @@ export function breakable<Async extends boolean>(store: Store<Async>): Breakable
     failing: undefined,
     calls: 0,
     open(spec) {
-      return new Proxy(store.open(spec), {
+      const breaking = new Proxy(store.open(spec), {
         get(ledger, verb) {
           const value = Reflect.get(ledger, verb)
           if (typeof value !== 'function') return value
@@ -63,6 +64,7 @@ export function breakable<Async extends boolean>(store: Store<Async>): Breakable
           }
         },
       })
+      return breaking.async ? (guarded(breaking as Ledger<true>, spec) as Ledger<Async>) : breaking
     },
   }
   return broken

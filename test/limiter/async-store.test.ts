@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type AsyncStore, createLimiter, type Limiter, memoryStore, tokenBucket } from '@sluice/core'
+import { guarded } from '@sluice/core/store'
 import { manualClock } from '@sluice/core/testing'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
@@ -20,7 +21,7 @@ function asyncStore() {
         if (store.down) throw new Error('the store is down')
         return act()
       }
-      return laterLedger(ledger, later)
+      return guarded(laterLedger(ledger, later), spec)
     },
   }
   return store

@@ -319,7 +319,7 @@ describe('in a process of its own', () => {
       const wait = limiter.acquire('ann')
       clock.advance('1h')
       console.log((await wait).waitMs)
-      console.log(limiter.tryAcquire('bob').allowed, limiter.stats().forgotten)
+      console.log(limiter.tryAcquire('bob'.repeat(100)).allowed, limiter.stats().forgotten)
       console.log(createRegistry({ algorithm: bucket, clock }).get('search').drain('ann'))
       console.log(limited(createLimiter(bucket))(() => 'sent')())`)
     expect(output.split('\n')).toEqual(['true false', '3600000', 'true 1', '1', 'sent', ''])

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { type AsyncStore, createLimiter, type Duration, memoryStore, tokenBucket } from '@sluice/core'
+import { guarded } from '@sluice/core/store'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { laterLedger } from '../support/later-ledger.js'
 import { run } from '../support/process.js'
@@ -75,10 +76,11 @@ function storeOf(answer: (key: string) => Promise<unknown>): AsyncStore {
     async: true,
     open(spec) {
       const ledger = memory.open(spec)
-      return laterLedger(ledger, async (act, _verb, key) => {
+      const later = laterLedger(ledger, async (act, _verb, key) => {
         await answer(key)
         return act()
       })
+      return guarded(later, spec)
     },
   }
 }
@@ -437,10 +439,11 @@ describe('timers', () => {
 /** A module with a store that has no socket, and answers as \`answer\` does: not at all. */
 const SILENT = `
   import { createLimiter, memoryStore, tokenBucket } from '@sluice/core'
+  import { guarded } from '@sluice/core/store'
   const bucket = tokenBucket({ limit: 10, window: '1m' })
   let answer = () => new Promise(() => {})
   const ledger = { async: true, decide: () => answer(), book: () => answer() }
-  const store = { async: true, open: () => ledger }
+  const store = { async: true, open: spec => guarded(ledger, spec) }
 `
 
 describe('a process', () => {

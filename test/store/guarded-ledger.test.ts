@@ -13,6 +13,7 @@ import {
   slidingLog,
   tokenBucket,
 } from '@sluice/core'
+import { guarded } from '@sluice/core/store'
 import { manualClock } from '@sluice/core/testing'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { laterLedger } from '../support/later-ledger.js'
@@ -33,12 +34,13 @@ function faultyStore() {
     calls: [] as string[],
     open(spec: Parameters<AsyncStore['open']>[0]): Ledger<true> {
       const ledger = memory.open(spec)
-      return laterLedger(ledger, (answer, verb) => {
+      const later = laterLedger(ledger, (answer, verb) => {
         store.calls.push(verb)
         return store.fault === undefined
           ? Promise.resolve().then(answer as never)
           : (store.fault(answer) as Promise<never>)
       })
+      return guarded(later, spec)
     },
   }
   return store
@@ -447,7 +449,7 @@ describe('an answer that is none is a failure', () => {
       await expect(verb(limiter, booking)).rejects.toMatchObject({
         code: 'SLUICE_STORE_ERROR',
         option: 'store',
-        message: 'the store has answered with what is no answer',
+        message: 'the store has given an invalid answer',
       })
       expectOneFailure({ store, limiter })
     }

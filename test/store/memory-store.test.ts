@@ -10,7 +10,7 @@ import {
 import { manualClock } from '@sluice/core/testing'
 import fc from 'fast-check'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { Hand, PAGE_SLOTS, type Page, Slots } from '../../packages/core/src/store/memory/slots.js'
+import { Cursor, PAGE_SLOTS, type Page, Slots } from '../../packages/core/src/store/memory/slots.js'
 
 const MB = 2 ** 20
 
@@ -735,7 +735,7 @@ describe('slots', () => {
     )
   })
 
-  describe('the hand', () => {
+  describe('the cursor', () => {
     test('passes every slot in use within a round, and none that is free', () => {
       fc.assert(
         fc.property(
@@ -751,14 +751,14 @@ describe('slots', () => {
               slots.giveBack(slot)
               inUse.delete(slot)
             }
-            const hand = new Hand()
-            for (let i = 0; i < movesBefore; i++) hand.move(slots.pages, perMove, () => false)
+            const cursor = new Cursor()
+            for (let i = 0; i < movesBefore; i++) cursor.move(slots.pages, perMove, () => false)
             const visited = new Set<number>()
             let wrongPages = 0
             // A whole round, and one more because the first may start in the middle of a page.
             for (let i = 0; i <= Math.ceil(taken.length / perMove); i++) {
               let visits = 0
-              hand.move(slots.pages, perMove, (page, slot) => {
+              cursor.move(slots.pages, perMove, (page, slot) => {
                 if (page !== pageOf(slots, slot)) wrongPages++
                 visited.add(slot)
                 visits++
@@ -778,10 +778,10 @@ describe('slots', () => {
     test('stops where it is told to and goes on behind', () => {
       const slots = new Slots(LANES)
       takeMany(slots, 10)
-      const hand = new Hand()
+      const cursor = new Cursor()
       const visited: number[] = []
       for (let i = 0; i < 12; i++)
-        hand.move(slots.pages, Infinity, (_, slot) => {
+        cursor.move(slots.pages, Infinity, (_, slot) => {
           visited.push(slot)
           return true
         })
@@ -790,11 +790,11 @@ describe('slots', () => {
 
     test('ends when there is nothing to pass, and finds its way when pages have gone', () => {
       const slots = new Slots(LANES)
-      const hand = new Hand()
+      const cursor = new Cursor()
       const visited: number[] = []
       const look = () => {
         visited.length = 0
-        hand.move(slots.pages, Infinity, (_, slot) => {
+        cursor.move(slots.pages, Infinity, (_, slot) => {
           visited.push(slot)
           return false
         })
@@ -802,7 +802,7 @@ describe('slots', () => {
       look()
       expect(visited).toEqual([])
       const taken = takeMany(slots, 3 * PAGE_SLOTS)
-      hand.move(slots.pages, 2 * PAGE_SLOTS + 5, () => false)
+      cursor.move(slots.pages, 2 * PAGE_SLOTS + 5, () => false)
       for (const slot of taken.slice(1)) slots.giveBack(slot)
       look()
       expect(new Set(visited)).toEqual(new Set([0]))
@@ -811,10 +811,10 @@ describe('slots', () => {
     test('may give back what it visits', () => {
       const slots = new Slots(LANES)
       takeMany(slots, 3 * PAGE_SLOTS)
-      const hand = new Hand()
-      hand.move(slots.pages, PAGE_SLOTS + 5, () => false)
+      const cursor = new Cursor()
+      cursor.move(slots.pages, PAGE_SLOTS + 5, () => false)
       let visits = 0
-      hand.move(slots.pages, Infinity, (_, slot) => {
+      cursor.move(slots.pages, Infinity, (_, slot) => {
         slots.giveBack(slot)
         visits++
         return false

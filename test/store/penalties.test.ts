@@ -11,7 +11,7 @@ import {
 import { manualClock } from '@sluice/core/testing'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import type { Ladder } from '../../packages/core/src/store/penalties.js'
+import type { Ladder } from '../../packages/core/src/store/store.js'
 
 const SECOND = 1_000_000
 const HOUR = 3600 * SECOND
@@ -614,6 +614,25 @@ describe('a store full of penalties, some of them blocks', () => {
     for (let i = 0; i < 30; i++) expect(ledger.strike(`new ${i}`, ladder(1, 10))).toBe(0)
     for (let i = 0; i < 10; i++) expect(isBlocked(peek(`k${i}`))).toBe(true)
     expect(ledger.forgotten).toBe(0)
+  })
+
+  test('forgets the refusals first whose time is over first, and a block of a ladder before a block by hand', () => {
+    const { ledger, at, peek } = open(unlimited(), { maxKeys: 4 })
+    ledger.block('hand', HOUR)
+    ledger.strike('blocked', ladder(1, 3600))
+    ledger.strike('newer', ladder(2, 60))
+    at(1 * SECOND)
+    ledger.strike('older', ladder(2, 30))
+    at(2 * SECOND)
+    ledger.strike('a', ladder(2, 60))
+    expect(ledger.strike('newer', ladder(2, 60))).toBe(60 * SECOND)
+    expect(ledger.strike('a', ladder(2, 60))).toBe(60 * SECOND)
+    ledger.block('b', HOUR)
+    expect(['hand', 'blocked', 'b'].filter(key => !isBlocked(peek(key)))).toEqual([])
+    expect(['newer', 'a'].filter(key => isBlocked(peek(key))).length).toBe(1)
+    ledger.block('c', HOUR)
+    ledger.block('d', HOUR)
+    expect(['hand', 'b', 'c', 'd'].filter(key => !isBlocked(peek(key)))).toEqual([])
   })
 
   test('counts and warns of what it forgets before its time', () => {

@@ -1,4 +1,5 @@
 import type { AsyncStore, Ledger, SyncStore } from '@sluice/core'
+import { guarded } from '@sluice/core/store'
 import { type CallLater, laterLedger } from './later-ledger.js'
 
 /** An asynchronous store over a synchronous one: every answer a turn later, until it is told to fail. */
@@ -16,7 +17,7 @@ export function asynchronous(store: SyncStore): AsyncStore & { failWith(error: E
     },
     open(spec): Ledger<true> {
       const ledger = store.open(spec)
-      return laterLedger(ledger, later)
+      return guarded(laterLedger(ledger, later), spec)
     },
   }
 }

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type AsyncStore, memoryStore } from '@sluice/core'
+import { guarded } from '@sluice/core/store'
 import { type LedgerVerb, laterLedger } from './later-ledger.js'
 
 /** What becomes of a call: `act` makes it in memory and returns the answer of a store that works. */
@@ -21,10 +22,11 @@ export function scriptedStore(script: Script = works): ScriptedStore {
     calls: [],
     open(spec) {
       const ledger = memory.open(spec)
-      return laterLedger(ledger, (act, verb) => {
+      const later = laterLedger(ledger, (act, verb) => {
         store.calls.push(verb)
         return store.script(act, verb) as Promise<never>
       })
+      return guarded(later, spec)
     },
   }
   return store

@@ -5,6 +5,7 @@ import {
   checkOptions,
   coded,
   Deadlines,
+  guarded,
   invalid,
   sameArgs,
   spanToUs,
@@ -86,7 +87,8 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
     async: true,
     deadline,
     onStoreError,
-    open({ name, algorithm, clock, isNamed = true }) {
+    open(spec) {
+      const { name, algorithm, clock, isNamed = true } = spec
       if (!isNamed)
         throw invalid(TypeError, 'name', 'a name for a limiter on a store that is shared', undefined)
       const ledger = new RedisLedger(shelf, name, algorithm, clock)
@@ -94,7 +96,7 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
       if (before !== undefined && !(before.name === algorithm.name && sameArgs(before, algorithm)))
         throw nameTaken(name)
       opened.set(name, algorithm)
-      return ledger
+      return guarded(ledger, spec)
     },
     list: ({ name } = {}) => listed(commands, new Deadlines(deadlineUs / 1000), prefix, name),
   }

@@ -8,8 +8,7 @@ import { type Duration, spanToUs, waitToUs } from '../shared/duration.js'
 import { coded, invalid } from '../shared/errors.js'
 import type { MaybePromise } from '../shared/maybe-promise.js'
 import { callable, checkOptions, policyName, wholeNumber } from '../shared/validate.js'
-import type { OnStoreError } from '../store/async-guard.js'
-import type { Ladder } from '../store/penalties.js'
+import type { Ladder, OnStoreError } from '../store/store.js'
 import type {
   BlockOptions,
   CountingOptions,

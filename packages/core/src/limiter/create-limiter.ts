@@ -3,10 +3,10 @@ import { type Clock, systemClock } from '../shared/clock.js'
 import { spanToUs, waitToUs } from '../shared/duration.js'
 import { invalid } from '../shared/errors.js'
 import { checkOptions, having, policyName, wholeNumber } from '../shared/validate.js'
-import { checkOnStoreError, GuardedLedger } from '../store/async-guard.js'
-import { Deadlines } from '../store/deadlines.js'
 import { memoryStore } from '../store/memory/memory-store.js'
-import type { AsyncStore, Ledger, SyncStore } from '../store/store.js'
+import { openLedger } from '../store/open-ledger.js'
+import type { AsyncStore, SyncStore } from '../store/store.js'
+import { checkOnStoreError } from '../store/store-error.js'
 import type { Limiter, LimiterOptions } from './limiter.js'
 import { checkAlgorithm, LedgerLimiter } from './limiter-class.js'
 
@@ -39,24 +39,16 @@ export function createLimiter<S extends SyncStore | AsyncStore | undefined = und
     maxQueue: wholeNumber('maxQueue', maxQueue),
     maxQueuePerKey: wholeNumber('maxQueuePerKey', maxQueuePerKey),
   }
-  const failure = failureRules({
-    onStoreError: options.onStoreError === undefined ? store.onStoreError : options.onStoreError,
-    deadline: options.deadline === undefined ? store.deadline : options.deadline,
-  })
-  const opened: Ledger<boolean> = store.open({
+  const { onStoreError = store.onStoreError, deadline = store.deadline } = options
+  const ledger = openLedger(store, {
     name,
     algorithm,
     clock,
     isNamed: options.name !== undefined,
+    onStoreError: onStoreError === undefined ? undefined : checkOnStoreError(onStoreError),
+    deadlineMs: deadline === undefined ? undefined : spanToUs('deadline', deadline) / 1000,
+    onFailure: error => limiter.failed(error),
   })
-  const ledger = opened.async
-    ? new GuardedLedger(
-        opened as Ledger<true>,
-        deadlinesOf(store, failure.deadlineMs),
-        failure.answer,
-        error => limiter.failed(error),
-      )
-    : opened
   const limiter = new LedgerLimiter({ name, terms: algorithm, ledger, clock, maxWaitUs, bounds })
   return limiter as unknown as Limiter<S extends AsyncStore ? true : false>
 }
@@ -85,21 +77,3 @@ function checkClock(clock: Clock): void {
   if (!Number.isSafeInteger(nowUs) || nowUs < 0)
     throw invalid(RangeError, 'clock', 'a clock whose nowUs() is whole microseconds since the epoch', nowUs)
 }
-
-function failureRules({
-  onStoreError = 'throw',
-  deadline = 100,
-}: Pick<LimiterOptions, 'onStoreError' | 'deadline'>) {
-  return { answer: checkOnStoreError(onStoreError), deadlineMs: spanToUs('deadline', deadline) / 1000 }
-}
-
-/** Calls to a store with deadlines of one length share a timer. */
-function deadlinesOf(store: object, spanMs: number): Deadlines {
-  const ofStore = deadlines.get(store) ?? new Map<number, Deadlines>()
-  deadlines.set(store, ofStore)
-  const ofSpan = ofStore.get(spanMs) ?? new Deadlines(spanMs)
-  ofStore.set(spanMs, ofSpan)
-  return ofSpan
-}
-
-const deadlines = new WeakMap<object, Map<number, Deadlines>>()

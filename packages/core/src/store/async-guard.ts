@@ -1,53 +1,52 @@
 import type { Algorithm, Booking } from '../algorithms/algorithm.js'
-import { Decision, FixedGauge } from '../algorithms/decision.js'
-import { coded, invalid } from '../shared/errors.js'
-import type { Deadlines } from './deadlines.js'
-import type { Ladder } from './penalties.js'
-import type { Booked, Ledger, Together } from './store.js'
-
-/** What an ask is answered while the store fails. */
-export type OnStoreError = 'allow' | 'refuse' | 'throw'
-
-/** Throws for what is none of them. */
-export function checkOnStoreError(value: unknown): OnStoreError {
-  if (value === 'allow' || value === 'refuse' || value === 'throw') return value
-  throw invalid(TypeError, 'onStoreError', "'allow', 'refuse' or 'throw'", value)
-}
+import { Decision } from '../algorithms/decision.js'
+import { Deadlines } from './deadlines.js'
+import {
+  type Booked,
+  GUARDED,
+  type Ladder,
+  type Ledger,
+  type LedgerSpec,
+  type OnStoreError,
+  type Together,
+  type TogetherAsk,
+} from './store.js'
+import { failedDecision, storeError } from './store-error.js'
 
 /**
- * The keys of a limiter on an asynchronous store that may fail: every call ends within the deadline, an answer that is none
- * is an error, and an error is what `onStoreError` says. A call that fails is not made again, and counts as charged,
- * because nobody knows.
+ * Guards the ledger of an asynchronous store, which may fail. Every call settles within the deadline, an invalid answer is
+ * an error, and an error becomes what `onStoreError` says. A failed call is not made again. It counts as charged, because
+ * the store may have done it.
+ *
+ * The `open` of every asynchronous store returns this.
+ *
+ * @example
+ * const store: AsyncStore = { async: true, open: spec => guarded(new MyLedger(spec), spec) }
  */
-export class GuardedLedger implements Ledger<true> {
+export function guarded(ledger: Ledger<true>, spec: LedgerSpec): Ledger<true> {
+  return new GuardedLedger(ledger, spec)
+}
+
+class GuardedLedger implements Ledger<true> {
+  readonly [GUARDED] = true
   readonly async = true
   readonly ledger: Ledger<true>
-  private readonly deadlines: Deadlines
-  private readonly onStoreError: OnStoreError
-  private readonly failed: (error: unknown) => Error
+  readonly deadlines: Deadlines
+  readonly onStoreError: OnStoreError
+  readonly together: Together | undefined
+  private readonly onFailure: LedgerSpec['onFailure']
 
-  constructor(
-    ledger: Ledger<true>,
-    deadlines: Deadlines,
-    onStoreError: OnStoreError,
-    onFailure: (error: Error) => void,
-  ) {
+  constructor(ledger: Ledger<true>, spec: LedgerSpec) {
+    const { store = ledger, onStoreError = 'throw', deadlineMs = 100, onFailure } = spec
     this.ledger = ledger
-    this.deadlines = deadlines
+    this.deadlines = deadlinesOf(store, deadlineMs)
     this.onStoreError = onStoreError
-    this.failed = error => {
-      const failure = storeError(error)
-      onFailure(failure)
-      return failure
-    }
+    this.onFailure = onFailure
+    this.together = ledger.together && guardedTogether(ledger.together)
   }
 
   get keys(): number | undefined {
     return this.ledger.keys
-  }
-
-  get together(): Together | undefined {
-    return this.ledger.together
   }
 
   get forgotten(): number | undefined {
@@ -55,31 +54,31 @@ export class GuardedLedger implements Ledger<true> {
   }
 
   decide(key: string, cost: number, maxWaitUs: number, commit: boolean): Promise<Decision> {
-    return this.ask(() => this.ledger.decide(key, cost, maxWaitUs, commit), isDecision, failedDecision)
+    return this.answer(() => this.ledger.decide(key, cost, maxWaitUs, commit), isDecision, failedDecision)
   }
 
   book(key: string, cost: number, maxWaitUs: number): Promise<Booked> {
-    return this.ask(
-      () => this.ledger.book(key, cost, maxWaitUs),
-      booked => isDecision((booked as Booked | undefined)?.decision),
-      allowed => ({ decision: failedDecision(allowed) }),
-    )
+    return this.answer(() => this.ledger.book(key, cost, maxWaitUs), isBooked, failedBooking)
   }
 
   cancel(key: string, booking: Booking): Promise<number> {
-    return this.ask(() => this.ledger.cancel(key, booking), isCount, unknown)
+    return this.answer(() => this.ledger.cancel(key, booking), isCount, unknownCount)
   }
 
   refund(key: string, booking: Booking): Promise<number> {
-    return this.ask(() => this.ledger.refund(key, booking), isCount, unknown)
+    return this.answer(() => this.ledger.refund(key, booking), isCount, unknownCount)
   }
 
   release(key: string, permits: number): Promise<number> {
-    return this.ask(() => this.ledger.release(key, permits), isCount, none)
+    return this.answer(() => this.ledger.release(key, permits), isCount, zero)
   }
 
   drain(key: string): Promise<number> {
-    return this.ask(() => this.ledger.drain(key), isCount, none)
+    return this.answer(() => this.ledger.drain(key), isCount, zero)
+  }
+
+  strike(key: string, ladder: Ladder): Promise<number> {
+    return this.answer(() => this.ledger.strike(key, ladder), isCount, zero)
   }
 
   block(key: string, forUs: number): Promise<void> {
@@ -90,10 +89,6 @@ export class GuardedLedger implements Ledger<true> {
     return this.call(() => this.ledger.unblock(key), isAnything)
   }
 
-  strike(key: string, ladder: Ladder): Promise<number> {
-    return this.ask(() => this.ledger.strike(key, ladder), isCount, none)
-  }
-
   reset(key: string): Promise<void> {
     return this.call(() => this.ledger.reset(key), isAnything)
   }
@@ -102,90 +97,101 @@ export class GuardedLedger implements Ledger<true> {
     return this.call(() => this.ledger.update(algorithm), isAnything)
   }
 
-  /** Calls what decides over these and other ledgers; a failure is the failure of each of them. */
-  static together(
-    ledgers: readonly GuardedLedger[],
-    act: () => Promise<readonly Booked[]>,
-  ): Promise<readonly Booked[]> {
-    const hastiest = ledgers.reduce((a, b) => (b.deadlines.spanMs < a.deadlines.spanMs ? b : a))
-    const isAnswer = (booked: unknown) =>
-      Array.isArray(booked) &&
-      booked.length === ledgers.length &&
-      booked.every((part: Booked | undefined) => isDecision(part?.decision))
-    const failed = (error: unknown) => {
-      const failure = storeError(error)
-      for (const ledger of ledgers) ledger.failed(failure)
-      return failure
-    }
-    const answer = kept(hastiest.deadlines, act, isAnswer, failed)
-    if (ledgers.some(({ onStoreError }) => onStoreError === 'throw')) return answer
-    return answer.catch(() =>
-      ledgers.map(({ onStoreError }) => ({ decision: failedDecision(onStoreError === 'allow') })),
-    )
+  /** The error of a failed call, which it reports to the limiter. */
+  failed(error: unknown): Error {
+    const failure = storeError(error)
+    this.onFailure?.(failure)
+    return failure
   }
 
-  /** A call whose failure has an answer. */
-  private ask<T>(
-    act: () => Promise<T>,
+  /** Makes a call that has an answer even if it fails, unless `onStoreError` is 'throw'. */
+  private answer<T>(
+    call: () => Promise<T>,
     isAnswer: (value: unknown) => boolean,
-    failed: (allowed: boolean) => T,
+    ifFailed: (allowed: boolean) => T,
   ): Promise<T> {
-    const answer = this.call(act, isAnswer)
-    return this.onStoreError === 'throw' ? answer : answer.catch(() => failed(this.onStoreError === 'allow'))
+    const answer = this.call(call, isAnswer)
+    return this.onStoreError === 'throw'
+      ? answer
+      : answer.catch(() => ifFailed(this.onStoreError === 'allow'))
   }
 
-  private call<T>(act: () => Promise<T>, isAnswer: (value: unknown) => boolean): Promise<T> {
-    return kept(this.deadlines, act, isAnswer, this.failed)
+  private call<T>(call: () => Promise<T>, isAnswer: (value: unknown) => boolean): Promise<T> {
+    return inTime(this.deadlines, call, isAnswer, error => this.failed(error))
   }
 }
 
-/** Makes a call that ends in time; what it throws is a failure like what it rejects with. */
-function kept<T>(
+/** Calls with deadlines of one length to one store share a timer. */
+function deadlinesOf(store: object, spanMs: number): Deadlines {
+  const ofStore = deadlines.get(store) ?? new Map<number, Deadlines>()
+  deadlines.set(store, ofStore)
+  const ofSpan = ofStore.get(spanMs) ?? new Deadlines(spanMs)
+  ofStore.set(spanMs, ofSpan)
+  return ofSpan
+}
+
+const deadlines = new WeakMap<object, Map<number, Deadlines>>()
+
+/** The same guard for all ledgers that can be decided together. */
+function guardedTogether(together: Together): Together {
+  const guard = guards.get(together) ?? {
+    decide: (asks, commit, books) => decideTogether(together, asks, commit, books),
+  }
+  guards.set(together, guard)
+  return guard
+}
+
+const guards = new WeakMap<Together, Together>()
+
+/** Decides within the shortest deadline. A failure is a failure of each ledger. */
+function decideTogether(
+  together: Together,
+  asks: readonly TogetherAsk[],
+  commit: boolean,
+  books: boolean,
+): Promise<readonly Booked[]> {
+  const ledgers = asks.map(({ ledger }) => ledger as GuardedLedger)
+  const inner = asks.map((ask, index) => ({ ...ask, ledger: (ledgers[index] as GuardedLedger).ledger }))
+  const [shortest] = ledgers.map(({ deadlines }) => deadlines).toSorted((a, b) => a.spanMs - b.spanMs)
+  const isAnswer = (booked: unknown) =>
+    Array.isArray(booked) && booked.length === asks.length && booked.every(isBooked)
+  const failed = (error: unknown) => {
+    const failure = storeError(error)
+    for (const ledger of ledgers) ledger.failed(failure)
+    return failure
+  }
+  const call = () => together.decide(inner, commit, books)
+  const answer = inTime(shortest as Deadlines, call, isAnswer, failed)
+  if (ledgers.some(({ onStoreError }) => onStoreError === 'throw')) return answer
+  return answer.catch(() => ledgers.map(({ onStoreError }) => failedBooking(onStoreError === 'allow')))
+}
+
+/** Makes a call that settles within the deadline. What it throws is a failure like what it rejects with. */
+function inTime<T>(
   deadlines: Deadlines,
-  act: () => Promise<T>,
+  call: () => Promise<T>,
   isAnswer: (value: unknown) => boolean,
   failed: (error: unknown) => unknown,
 ): Promise<T> {
   let answer: Promise<T>
   try {
-    const made: unknown = act()
-    // What is no promise, or only looks like one, is not to be trusted with callbacks.
+    const made: unknown = call()
+    // Another kind of thenable may call its callbacks twice, or throw.
     answer = made instanceof Promise ? made : Promise.resolve(made as T)
   } catch (error) {
-    // An algorithm that the store does not know is not the store's fault.
+    // An algorithm that the store does not support is no failure of the store.
     if ((error as { code?: unknown } | null | undefined)?.code === 'SLUICE_INVALID_OPTION') throw error
     answer = Promise.reject(error)
   }
   return deadlines.keep(answer, isAnswer, failed)
 }
 
-/** Whether an error is the failure of a store. */
-export function isStoreError(error: unknown): boolean {
-  return (error as { code?: unknown } | null | undefined)?.code === 'SLUICE_STORE_ERROR'
-}
-
-/** The error of a call to a store that has failed, whatever it has failed with. */
-export function storeError(error: unknown): Error {
-  if (isStoreError(error)) return error as Error
-  return coded(new Error('a call to the store has failed', { cause: error }), 'SLUICE_STORE_ERROR', 'store')
-}
-
-/** A decision because the store has failed: nobody knows any figure. */
-export function failedDecision(allowed: boolean): Decision {
-  const waitUs = allowed ? 0 : Infinity
-  return new Decision(UNKNOWN, waitUs, waitUs, 0, 0)
-}
-
-const UNKNOWN = new FixedGauge({
-  code: 'SLUICE_STORE_ERROR',
-  limit: Infinity,
-  balance: 0,
-  refillAfterUs: 0,
-  resetAfterUs: 0,
-})
-
 function isDecision(value: unknown): boolean {
   return value instanceof Decision
+}
+
+function isBooked(value: unknown): boolean {
+  return isDecision((value as Booked | undefined)?.decision)
 }
 
 function isCount(value: unknown): boolean {
@@ -196,11 +202,15 @@ function isAnything(): boolean {
   return true
 }
 
-/** Whether a booking was given back: nobody knows, and it is not to be tried again. */
-function unknown(): number {
+function failedBooking(allowed: boolean): Booked {
+  return { decision: failedDecision(allowed) }
+}
+
+/** Whether a booking was given back is unknown, and it must not be given back a second time. */
+function unknownCount(): number {
   return Number.NaN
 }
 
-function none(): number {
+function zero(): number {
   return 0
 }

@@ -1,17 +1,20 @@
 import { Decision, type DecisionCode, type Gauge } from '../algorithms/decision.js'
 
-/** The decision over a key that is blocked for some time, and that would be `later` when the block ends. */
+/**
+ * The decision for a key that is blocked for another `leftUs`. `decision` is what the algorithm says now, `later` what it
+ * will say at the end of the block.
+ */
 export function blocked(decision: Decision, leftUs: number, cost: number, later?: Decision): Decision {
   const { gauge, first, second } = decision
   const figures = new BlockedGauge(gauge, leftUs)
-  // No permits are granted to anybody.
+  // A cost of 0 is always granted.
   if (cost === 0) return new Decision(figures, 0, 0, first, second)
   const waitUs = later === undefined ? Math.max(decision.waitUs, leftUs) : leftUs + later.waitUs
   const retryUs = later === undefined ? Math.max(decision.retryAfterUs, leftUs) : leftUs + later.retryAfterUs
   return new Decision(figures, waitUs, retryUs, first, second)
 }
 
-/** The decision over a key that is blocked, made elsewhere: `decision` has the waits of what was decided. */
+/** The decision of another process for a key that is blocked. `decision` already has the waits of a blocked key. */
 export function blockedElsewhere(decision: Decision, leftUs: number): Decision {
   const { gauge, waitUs, retryAfterUs, first, second } = decision
   return new Decision(new BlockedGauge(gauge, leftUs), waitUs, retryAfterUs, first, second)
@@ -22,7 +25,7 @@ export function isBlocked({ allowed, code }: Decision): boolean {
   return !allowed && code === 'SLUICE_BLOCKED'
 }
 
-/** The figures of a key that is blocked: nothing is left until the block ends. */
+/** The figures of a blocked key: nothing is left until the block ends. */
 class BlockedGauge implements Gauge {
   readonly code: DecisionCode = 'SLUICE_BLOCKED'
   readonly limit: number

@@ -1,57 +1,71 @@
 import type { Algorithm } from '../algorithms/algorithm.js'
 
 /*
- * Eras: the algorithms a limiter has had, each since an instant. A change of options starts an era and touches no key;
- * a state says by a number which era wrote it, and is converted through all eras since then when it is next seen.
+ * Conversions: a change of options touches no key. Each state carries the number of the version of the options that
+ * wrote it. When the state is next read, it is converted through every version since then.
  */
 
-export interface Era {
-  readonly algorithm: Algorithm
-  readonly sinceUs: number
-  next: Era | undefined
+/** What can convert the states that an earlier version of itself wrote. */
+export interface Convertible<Version> {
+  adopt(state: Float64Array, at: number, nowUs: number, previous: Version): void
 }
 
-/** An era number is the low bits of a stamp. */
-export const ERA_MASK = 255
+/** One version of a limiter's options. */
+export interface OptionsVersion<A = Algorithm> {
+  readonly algorithm: A
+  /** When it began. */
+  readonly sinceUs: number
+  /** The version that followed it. */
+  next: OptionsVersion<A> | undefined
+}
 
-export class Eras {
-  /** The number of the present era. */
+/** Version numbers are the low bits of a stamp. */
+export const VERSION_MASK = 255
+
+/** All versions of a limiter's options that some state may still have been written under. */
+export class Conversions<A extends Convertible<A>> {
+  /** The number of the current version. */
   number = 0
-  private numbered: Era[]
+  private versions: OptionsVersion<A>[]
 
-  constructor(algorithm: Algorithm) {
-    this.numbered = [{ algorithm, sinceUs: 0, next: undefined }]
+  constructor(algorithm: A) {
+    this.versions = [{ algorithm, sinceUs: 0, next: undefined }]
   }
 
-  get current(): Era {
-    return this.numbered[this.number] as Era
+  get current(): OptionsVersion<A> {
+    return this.versions[this.number] as OptionsVersion<A>
   }
 
-  /** Whether there is no number left for another era. */
-  get usedUp(): boolean {
-    return this.number === ERA_MASK
+  /** Whether every version number is taken. */
+  get isUsedUp(): boolean {
+    return this.number === VERSION_MASK
   }
 
-  start(algorithm: Algorithm, sinceUs: number): void {
-    const era: Era = { algorithm, sinceUs, next: undefined }
-    this.current.next = era
-    this.number = this.numbered.push(era) - 1
+  /** Makes `algorithm` the current version. */
+  add(algorithm: A, sinceUs: number): void {
+    const version: OptionsVersion<A> = { algorithm, sinceUs, next: undefined }
+    this.current.next = version
+    this.number = this.versions.push(version) - 1
   }
 
-  /** Numbers the present era 0, once no state of an older one is left. */
+  /** Numbers the current version 0. No state of an earlier version may be left. */
   renumber(): void {
-    this.numbered = [this.current]
+    this.versions = [this.current]
     this.number = 0
   }
 
-  /** Converts what the era of that number has written. */
+  /** Converts a state of the version with that number to the current version. */
   convert(state: Float64Array, at: number, number: number): void {
-    convertSince(this.numbered[number] as Era, state, at)
+    convertSince(this.versions[number] as OptionsVersion<A>, state, at)
   }
 }
 
-/** Converts what `era` has written to what the latest era would have. */
-export function convertSince(era: Era, state: Float64Array, at: number): void {
-  for (let from = era; from.next !== undefined; from = from.next)
+/** Converts a state that `version` wrote to the latest version. */
+export function convertSince<A extends Convertible<A>>(
+  version: OptionsVersion<A>,
+  state: Float64Array,
+  at: number,
+): void {
+  for (let from = version; from.next !== undefined; from = from.next)
     from.next.algorithm.adopt(state, at, from.next.sinceUs, from.algorithm)
 }

@@ -1,9 +1,10 @@
 import { coded } from '../shared/errors.js'
+import { noAnswer } from './store-error.js'
 
-/*
- * Deadlines for calls to a store: all of one length, so that they end in the order in which they began, and one timer for
- * all of them. When it rings, one more turn of the event loop passes before a call is declared late: after a stall of
- * this process the answers are in the socket already, and the store is not to be blamed for what we did not read.
+/**
+ * Deadlines for calls to a store. All are of one length, so that they end in the order in which they began, and one timer
+ * serves them all. When it fires, one more turn of the event loop passes before a call counts as late: after a stall of
+ * this process the answers may already be in the socket, unread.
  */
 export class Deadlines {
   readonly spanMs: number
@@ -17,8 +18,9 @@ export class Deadlines {
   }
 
   /**
-   * The answer of a call, if it `isAnswer`; otherwise what `failed` makes of the error, which is one of code
-   * SLUICE_STORE_ERROR when the call is late. A late answer is ignored. One promise, because this lies on every decision.
+   * Resolves to the answer of a call if it `isAnswer`. Otherwise rejects with what `failed` makes of the error, which has
+   * the code SLUICE_STORE_ERROR if the call is late or its answer invalid. A late answer is ignored. Makes a single
+   * promise, because every decision of an asynchronous store passes here.
    */
   keep<T>(
     answer: PromiseLike<T>,
@@ -29,39 +31,39 @@ export class Deadlines {
       const call = new Call(performance.now() + this.spanMs, () => reject(failed(tooLate(this.spanMs))))
       answer.then(
         value => {
-          if (!this.ended(call)) return
+          if (!this.end(call)) return
           if (isAnswer(value)) resolve(value)
           else reject(failed(noAnswer()))
         },
         error => {
-          if (this.ended(call)) reject(failed(error))
+          if (this.end(call)) reject(failed(error))
         },
       )
       this.calls.push(call)
-      this.timer ??= this.ringIn(this.spanMs)
+      this.timer ??= this.setTimer(this.spanMs)
     })
   }
 
-  /** Whether a call ends in time. */
-  private ended(call: Call): boolean {
-    const isInTime = call.isOpen
+  /** Ends a call. Returns whether it has not ended before. */
+  private end(call: Call): boolean {
+    const wasOpen = call.isOpen
     call.isOpen = false
     this.tidy()
-    return isInTime
+    return wasOpen
   }
 
-  private ringIn(ms: number): ReturnType<typeof setTimeout> {
-    const ring = () => {
+  private setTimer(ms: number): ReturnType<typeof setTimeout> {
+    const fire = () => {
       const nowMs = performance.now()
       afterPolling(() => this.expire(nowMs))
     }
-    const timer = setTimeout(ring, Math.min(Math.max(1, Math.ceil(ms)), LONGEST_TIMER_MS))
-    // Who awaits a call is kept alive by its socket; a store without one keeps nobody alive.
+    const timer = setTimeout(fire, Math.min(Math.max(1, Math.ceil(ms)), LONGEST_TIMER_MS))
+    // The socket of the store keeps the process alive during a call; a store without a socket does not.
     ;(timer as { unref?(): void }).unref?.()
     return timer
   }
 
-  /** Declares late what was due when the timer rang; what has come due since then gets its own turn. */
+  /** Ends the calls that were due when the timer fired. Those that came due since then get their own turn. */
   private expire(nowMs: number): void {
     clearTimeout(this.timer)
     this.timer = undefined
@@ -74,10 +76,10 @@ export class Deadlines {
     }
     this.tidy()
     const next = this.calls[this.front]
-    if (next !== undefined) this.timer = this.ringIn(next.dueMs - performance.now())
+    if (next !== undefined) this.timer = this.setTimer(next.dueMs - performance.now())
   }
 
-  /** Lets go of calls that have ended, and of the timer with the last of them. */
+  /** Drops the calls that have ended, and the timer if none is left. */
   private tidy(): void {
     while (this.calls[this.front]?.isOpen === false) this.front++
     if (this.front === this.calls.length) {
@@ -92,7 +94,7 @@ export class Deadlines {
   }
 }
 
-/** Timers of node:timers hold no more. */
+/** The longest delay that setTimeout takes. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 class Call {
@@ -106,12 +108,7 @@ class Call {
   }
 }
 
-/** A store has answered with what cannot be an answer. */
-export function noAnswer(): Error {
-  return coded(new TypeError('the store has answered with what is no answer'), 'SLUICE_STORE_ERROR', 'store')
-}
-
-/** Timers come before the polling of sockets, and immediates after it. */
+/** In a turn of the event loop timers run before sockets are read, and immediates after it. */
 function afterPolling(act: () => void): void {
   if (typeof setImmediate === 'function') setImmediate(act)
   else setTimeout(act, 0)

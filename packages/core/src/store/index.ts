@@ -1,6 +1,6 @@
 /*
- * What stores in other packages are made with: a decision that was made elsewhere is put together here, and what was
- * written under other options is converted as in memory.
+ * What stores in other packages are made of: the guard of an asynchronous store, the errors and checks of options, and
+ * the parts that make their decisions equal to those in memory.
  */
 
 export { sameArgs } from '../algorithms/algorithm.js'
@@ -8,9 +8,9 @@ export { systemClock } from '../shared/clock.js'
 export { spanToUs } from '../shared/duration.js'
 export { coded, invalid } from '../shared/errors.js'
 export { checkOptions } from '../shared/validate.js'
-export { checkOnStoreError, storeError } from './async-guard.js'
+export { guarded } from './async-guard.js'
 export { blockedElsewhere } from './blocked.js'
-export { convertSince, type Era } from './conversions.js'
+export { convertSince, type OptionsVersion, type OptionsVersion as Era } from './conversions.js'
 export { Deadlines } from './deadlines.js'
-export type { Ladder } from './penalties.js'
-export type { Together, TogetherAsk } from './store.js'
+export type { Ladder, Together, TogetherAsk } from './store.js'
+export { checkOnStoreError, storeError } from './store-error.js'

@@ -3,75 +3,105 @@ import type { Decision } from '../algorithms/decision.js'
 import type { Clock } from '../shared/clock.js'
 import type { Duration } from '../shared/duration.js'
 import type { Answer } from '../shared/maybe-promise.js'
-import type { OnStoreError } from './async-guard.js'
-import type { Ladder } from './penalties.js'
 
 /**
- * Where the state of keys lives. A store runs an algorithm's step on the state of a key as one indivisible act; the
- * in-memory store does it in this process.
+ * Where limiters keep the state of their keys. A store runs the algorithm's step on the state of a key as one atomic
+ * operation: `memoryStore()` in this process, a Redis store on the server.
+ *
+ * A synchronous store returns its answers at once. An asynchronous store returns promises, and its `open` returns
+ * `guarded(ledger, spec)` from `@sluice/core/store`, which applies the deadline and `onStoreError`.
+ *
+ * @example
+ * import { guarded } from '@sluice/core/store'
+ * const store: AsyncStore = { async: true, open: spec => guarded(new MyLedger(spec), spec) }
  */
 export interface Store<Async extends boolean = boolean> {
   /** Whether its answers are promises. */
   readonly async: Async
-  /** What its limiters do while it fails, and how long it may take for a call, unless they say otherwise. */
+  /** What its limiters do while it fails, unless they set their own `onStoreError`; default `'throw'`. */
   readonly onStoreError?: OnStoreError | undefined
+  /** How long a call may take before it counts as failed, unless a limiter sets its own; default `'100ms'`. */
   readonly deadline?: Duration | undefined
-  /** Opens the keys of one limiter. */
+  /** Opens the keys of one limiter. Must return the ledger itself, not a promise of it. */
   open(spec: LedgerSpec): Ledger<Async>
 }
 
-/** A store whose answers are there at once, such as `memoryStore()`. */
+/** A store that returns its answers at once, such as `memoryStore()`. */
 export type SyncStore = Store<false>
-/** A store whose answers are promises. */
+/** A store that returns promises. */
 export type AsyncStore = Store<true>
 
-/** What a limiter tells a store when it opens its keys. */
+/**
+ * What happens while the store fails: calls are granted (`'allow'`), refused (`'refuse'`), or throw an error of code
+ * SLUICE_STORE_ERROR (`'throw'`).
+ */
+export type OnStoreError = 'allow' | 'refuse' | 'throw'
+
+/** What a limiter passes to a store when it opens its keys. */
 export interface LedgerSpec {
   readonly name: string
   readonly algorithm: Algorithm
   readonly clock: Clock
-  /** Whether the name was stated, and is not the one that all have who state none. */
+  /** False if the limiter has no name of its own, only the default one. */
   readonly isNamed?: boolean | undefined
+  /** The store that is opened. Its limiters share one timer for each deadline. */
+  readonly store?: object | undefined
+  /** What the limiter does while the store fails; default `'throw'`. */
+  readonly onStoreError?: OnStoreError | undefined
+  /** How long a call may take before it counts as failed; default 100. */
+  readonly deadlineMs?: number | undefined
+  /** Called for each call that fails. */
+  readonly onFailure?: ((error: Error) => void) | undefined
 }
 
-/** The keys of one limiter, and what can be done with one of them. */
+/** The keys of one limiter, and the operations on them. */
 export interface Ledger<Async extends boolean> {
   readonly async: Async
-  /** Keys held now, where they are counted. */
+  /** How many keys it holds now; undefined if the store does not count them. */
   readonly keys?: number | undefined
-  /** Keys forgotten before they rested, for want of room, where they are counted. */
+  /** How many keys it has forgotten for want of room before they rested; undefined if the store does not count them. */
   readonly forgotten?: number | undefined
-  /** Runs the algorithm's step; `maxWaitUs` in microseconds may be Infinity, without `commit` nothing is taken. */
+  /** Runs the algorithm's step. `maxWaitUs` is in microseconds and may be Infinity. Takes permits only with `commit`. */
   decide(key: string, cost: number, maxWaitUs: number, commit: boolean): Answer<Async, Decision>
-  /** Like `decide` with `commit`, and returns what is needed to give the permits back. */
+  /** Like `decide` with `commit`, and also returns the booking with which the permits can be given back. */
   book(key: string, cost: number, maxWaitUs: number): Answer<Async, Booked>
-  /** Returns the permits given back, as `Algorithm.cancel` does; NaN when nobody knows. */
+  /** Gives a booking back, as `Algorithm.cancel` does. Returns the permits given back, or NaN if that is unknown. */
   cancel(key: string, booking: Booking): Answer<Async, number>
-  /** Returns the permits given back, as `Algorithm.refund` does; NaN when nobody knows. */
+  /** Gives a booking back, as `Algorithm.refund` does. Returns the permits given back, or NaN if that is unknown. */
   refund(key: string, booking: Booking): Answer<Async, number>
-  /** Gives back up to `permits`, the newest first, as `Algorithm.refund` without a booking. Returns how many. */
+  /** Gives back up to `permits`, the newest first, as `Algorithm.refund` does without a booking. Returns how many. */
   release(key: string, permits: number): Answer<Async, number>
-  /** Takes all single permits that pass now, as one act. Returns how many. */
+  /** Takes all permits that pass now, as one atomic operation. Returns how many. */
   drain(key: string): Answer<Async, number>
-  /** Refuses the key for so long, whatever the algorithm says; a block that lasts longer stays. */
+  /** Blocks a key: it is refused for `forUs` microseconds, whatever its algorithm says. A block that ends later stays. */
   block(key: string, forUs: number): Answer<Async, void>
-  /** Lifts a block, and forgets what is held against the key. */
+  /** Ends a block, and forgets the key's refusals on a ladder. */
   unblock(key: string): Answer<Async, void>
-  /** Notes a refusal on a ladder. Returns how long the key is blocked by now, in microseconds; 0 for not at all. */
+  /** Counts a refusal on a ladder. Returns for how many microseconds the key is blocked now; 0 if it is not. */
   strike(key: string, ladder: Ladder): Answer<Async, number>
-  /** Makes the key one never seen, not blocked either; its bookings have nothing to give back. */
+  /** Forgets a key: it is as if never seen, it is not blocked, and its bookings give nothing back. */
   reset(key: string): Answer<Async, void>
-  /** Changes the algorithm from now on; states are converted by its `adopt`. */
+  /** Changes the algorithm from now on. `Algorithm.adopt` converts the states. */
   update(algorithm: Algorithm): Answer<Async, void>
-  /** What decides over this and other ledgers as one act: the same object for all that it can take together. */
+  /**
+   * Decides over this ledger and others as one atomic operation. Ledgers that can be decided together have the same
+   * object here.
+   */
   readonly together?: Together | undefined
 }
 
-/** Decides over several ledgers of one store as one act. */
+/** How many refusals block a key, and for how long the first time, the second time and so on. */
+export interface Ladder {
+  readonly after: number
+  /** Whole microseconds, at least one step. The last one repeats. */
+  readonly stepsUs: readonly number[]
+}
+
+/** Decides over several ledgers of one store as one atomic operation. */
 export interface Together {
   /**
-   * Decides over all asks without patience; with `commit` and if all are granted, all are charged that are no checks. What
-   * was booked is said where somebody `books`.
+   * Decides over all asks with a longest wait of 0. With `commit`, and only if all are granted, each ask that is no check
+   * is charged. Bookings are returned with `books`.
    */
   decide(asks: readonly TogetherAsk[], commit: boolean, books: boolean): Promise<readonly Booked[]>
 }
@@ -81,13 +111,16 @@ export interface TogetherAsk {
   readonly ledger: Ledger<boolean>
   readonly key: string
   readonly cost: number
-  /** Whether nothing is to be taken: the permits are only to be there. */
+  /** With true the permits must be there, but are not taken. */
   readonly isCheck?: boolean | undefined
 }
 
-/** A decision, and the booking that came of it. */
+/** A decision, and the booking that it made. */
 export interface Booked {
   readonly decision: Decision
-  /** Absent when nothing was taken. */
+  /** Undefined if nothing was taken. */
   readonly booking?: Booking | undefined
 }
+
+/** Marks the ledgers that `guarded` returns. */
+export const GUARDED = Symbol.for('@sluice/core/guarded')

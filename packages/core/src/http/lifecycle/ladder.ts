@@ -4,7 +4,7 @@ import { ours } from '../../limiter/joint/joint-limiter.js'
 import type { Limiter } from '../../limiter/limiter.js'
 import { all, andThen, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
 import { blocked } from '../../store/blocked.js'
-import type { Ladder } from '../../store/penalties.js'
+import type { Ladder } from '../../store/store.js'
 import type { Exchange } from '../options.js'
 import { type Ask, jointAsks } from '../request/resolve-ask.js'
 

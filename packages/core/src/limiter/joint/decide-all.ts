@@ -9,9 +9,7 @@ import {
   isPromise,
   type MaybePromise,
 } from '../../shared/maybe-promise.js'
-import { GuardedLedger } from '../../store/async-guard.js'
-import type { Ladder } from '../../store/penalties.js'
-import type { Booked, Ledger, Together } from '../../store/store.js'
+import type { Booked, Ladder, Ledger, Together } from '../../store/store.js'
 import type { LedgerLimiter } from '../limiter-class.js'
 import { type DecisionPart, JointDecision } from './joint-decision.js'
 
@@ -80,9 +78,8 @@ async function decideTogether(
   commit: boolean,
   books: boolean,
 ): Promise<JointBooked> {
-  const guards = asks.map(({ limiter }) => limiter.ledger as GuardedLedger)
-  const inner = asks.map((ask, index) => ({ ...ask, ledger: (guards[index] as GuardedLedger).ledger }))
-  return jointly(asks, await GuardedLedger.together(guards, () => together.decide(inner, commit, books)))
+  const ofLedgers = asks.map(ask => ({ ...ask, ledger: ask.limiter.ledger }))
+  return jointly(asks, await together.decide(ofLedgers, commit, books))
 }
 
 /** What was decided over all of them, as one. */

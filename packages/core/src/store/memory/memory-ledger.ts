@@ -1,78 +1,62 @@
 import { type Algorithm, type Booking, sameArgs } from '../../algorithms/algorithm.js'
 import { Decision, FixedGauge } from '../../algorithms/decision.js'
 import type { Clock } from '../../shared/clock.js'
-import { warnOnce } from '../../shared/warnings.js'
 import { blocked } from '../blocked.js'
-import { convertSince, ERA_MASK, type Era, Eras } from '../conversions.js'
-import { block, type Ladder, Penalties, type Penalty, strike } from '../penalties.js'
-import type { Booked, Ledger, LedgerSpec } from '../store.js'
-import { Hand, PAGE_BITS, PAGE_MASK, type Page, Slots } from './slots.js'
-import { flatCopy, subjectOf } from './stored-key.js'
+import { convertSince, type OptionsVersion } from '../conversions.js'
+import type { Booked, Ladder, Ledger, LedgerSpec } from '../store.js'
+import { candidateOf, leastPenalty, warnOfEviction } from './eviction.js'
+import { type Candidate, KeyTable, SLOTS_PER_SWEEP } from './key-table.js'
+import { block, blockLeftUs, PENALTY_LANES, type PenaltyLanes, strike } from './penalties.js'
+import { storedKeyOf } from './stored-key.js'
 
-/*
- * The keys of one limiter in memory: a map from key to slot, and the slots. There is no object per key and no promise.
- *
- * Behind the lanes of a slot lies its stamp: the era that wrote them (low 8 bits), and the birth of the key, which tells
- * its lives apart. A booking of a life that was reset or forgotten has nothing to give back.
- */
+/** The keys of one limiter in memory: a table of their states, and a table of their penalties. */
 export class MemoryLedger implements Ledger<false> {
   readonly async = false
+  /** Keys forgotten before they had rested. */
+  forgotten = 0
   private readonly clock: Clock
   private readonly maxKeys: number
   private readonly forgetsRefused: boolean
-  private readonly slotOf = new Map<string, number>()
-  /** None as long as nothing is held against anybody. */
-  private penalties: Penalties | undefined = undefined
-  private readonly sweeper = new Hand()
-  private readonly sampler = new Hand()
-  private algorithm: Algorithm
-  private lanes: number
-  /** Whether the algorithm keeps more of a key than its lanes. */
+  private states: KeyTable<Algorithm>
+  /** Undefined until a key gets a penalty. */
+  private penalties: KeyTable<PenaltyLanes> | undefined = undefined
+  /** Whether the algorithm keeps memory of its own, besides its lanes. */
   private outgrowsLanes: boolean
-  private eras: Eras
-  private slots: Slots
-  private scratch: Float64Array
-  private births = 0
-  private noneRestsBeforeUs = 0
-  /** Keys forgotten before they rested. */
-  forgotten = 0
-  private sweepsIn = SLOTS_PER_SWEEP
+  /** No key rests before then. */
+  private firstRestUs = 0
 
   constructor(spec: LedgerSpec, maxKeys: number, forgetsRefused: boolean) {
     this.clock = spec.clock
     this.maxKeys = maxKeys
     this.forgetsRefused = forgetsRefused
-    this.algorithm = begun(spec.algorithm, spec.clock.nowUs())
-    this.lanes = this.algorithm.lanes
-    this.outgrowsLanes = this.algorithm.forget !== undefined
-    this.eras = new Eras(this.algorithm)
-    this.slots = new Slots(this.lanes + 1)
-    this.scratch = new Float64Array(this.lanes + 1)
+    this.states = new KeyTable(begun(spec.algorithm, spec.clock.nowUs()))
+    this.outgrowsLanes = this.states.algorithm.forget !== undefined
   }
 
   get keys(): number {
-    return this.slotOf.size + (this.penalties?.size ?? 0)
+    return this.states.size + (this.penalties?.size ?? 0)
   }
 
   decide(key: string, cost: number, maxWaitUs: number, commit: boolean): Decision {
-    return this.decideAt(this.clock.nowUs(), subjectOf(key), cost, maxWaitUs, commit)
+    return this.decideAt(this.clock.nowUs(), storedKeyOf(key), cost, maxWaitUs, commit)
   }
 
   book(key: string, cost: number, maxWaitUs: number): Booked {
     const nowUs = this.clock.nowUs()
-    const subject = subjectOf(key)
-    const decision = this.decideAt(nowUs, subject, cost, maxWaitUs, true)
-    const slot = decision.allowed && cost > 0 ? this.slotOf.get(subject) : undefined
+    const storedKey = storedKeyOf(key)
+    const decision = this.decideAt(nowUs, storedKey, cost, maxWaitUs, true)
+    const { states } = this
+    const slot = decision.allowed && cost > 0 ? states.slotOf.get(storedKey) : undefined
     if (slot === undefined) return { decision }
-    const { state } = this.pageOf(slot)
-    const at = this.startOf(slot)
+    const page = states.pageOf(slot)
+    const at = states.lanesAt(page, slot)
     const booking: MemoryBooking = {
       atUs: nowUs,
       actUs: nowUs + decision.waitUs,
       cost,
-      mark: state.slice(at, at + this.lanes),
-      era: this.eras.current,
-      birth: birthOf(state[at + this.lanes] as number),
+      mark: states.copyOfLanes(page, at),
+      version: states.version,
+      generation: states.generationAt(page, at),
     }
     return { decision, booking }
   }
@@ -86,227 +70,189 @@ export class MemoryLedger implements Ledger<false> {
   }
 
   release(key: string, permits: number): number {
-    const slot = this.slotOf.get(subjectOf(key))
+    const { states } = this
+    const slot = states.slotOf.get(storedKeyOf(key))
     if (slot === undefined) return 0
-    const page = this.pageOf(slot)
-    this.noneRestsBeforeUs = 0
-    return this.algorithm.refund(page.state, this.present(page, slot), this.clock.nowUs(), permits)
+    const page = states.pageOf(slot)
+    this.firstRestUs = 0
+    return states.algorithm.refund(page.state, states.lanesAt(page, slot), this.clock.nowUs(), permits)
   }
 
   drain(key: string): number {
     const nowUs = this.clock.nowUs()
-    const subject = subjectOf(key)
-    const { remaining } = this.decideAt(nowUs, subject, 0, 0, false)
+    const storedKey = storedKeyOf(key)
+    const { remaining } = this.decideAt(nowUs, storedKey, 0, 0, false)
     const takes = remaining > 0 && remaining < Infinity
-    return takes && this.decideAt(nowUs, subject, remaining, 0, true).allowed ? remaining : 0
+    return takes && this.decideAt(nowUs, storedKey, remaining, 0, true).allowed ? remaining : 0
   }
 
   block(key: string, forUs: number): void {
-    const nowUs = this.clock.nowUs()
-    const penalty = this.penaltyOf(subjectOf(key), nowUs, true)
-    if (penalty !== undefined) block(penalty, forUs, nowUs)
+    this.penalize(key, true, (state, at, nowUs) => block(state, at, forUs, nowUs))
   }
 
   unblock(key: string): void {
-    this.penalties?.lift(subjectOf(key))
+    this.penalties?.remove(storedKeyOf(key))
   }
 
   strike(key: string, ladder: Ladder): number {
-    const nowUs = this.clock.nowUs()
-    const subject = subjectOf(key)
-    const penalty = this.penaltyOf(subject, nowUs, false)
-    if (penalty !== undefined) strike(penalty, ladder, nowUs)
-    return this.penalties?.leftUs(subject, nowUs) ?? 0
+    return this.penalize(key, false, (state, at, nowUs) => strike(state, at, ladder, nowUs))
   }
 
   reset(key: string): void {
-    const subject = subjectOf(key)
-    this.penalties?.lift(subject)
-    const slot = this.slotOf.get(subject)
-    if (slot !== undefined) this.forget(subject, slot)
+    const storedKey = storedKeyOf(key)
+    this.penalties?.remove(storedKey)
+    this.states.remove(storedKey)
   }
 
+  /** Keys keep what they have, unless the new algorithm cannot read their states: then every key starts afresh. */
   update(algorithm: Algorithm): void {
-    const previous = this.algorithm
-    this.noneRestsBeforeUs = 0
-    if (algorithm.name !== previous.name || algorithm.lanes !== previous.lanes) this.startAfresh(algorithm)
-    else if (!sameArgs(algorithm, previous)) this.startEra(algorithm)
+    const { states } = this
+    const previous = states.algorithm
+    const nowUs = this.clock.nowUs()
+    this.firstRestUs = 0
+    if (algorithm.name !== previous.name || algorithm.lanes !== previous.lanes) {
+      // The count of generations goes on, so that no booking of the old table matches a key of the new one.
+      this.states = new KeyTable(begun(algorithm, nowUs), states.generations)
+      this.outgrowsLanes = this.states.algorithm.forget !== undefined
+    } else if (!sameArgs(algorithm, previous)) {
+      states.change(begun(algorithm, nowUs, previous), nowUs)
+    }
   }
 
   /** Forgets every key that has rested. */
   sweepAll(): void {
     const nowUs = this.clock.nowUs()
-    this.forgetRested(nowUs, Infinity)
+    this.states.sweep(nowUs, Infinity)
     this.penalties?.sweep(nowUs, Infinity)
   }
 
   private decideAt(
     nowUs: number,
-    subject: string,
+    storedKey: string,
     cost: number,
     maxWaitUs: number,
     commit: boolean,
   ): Decision {
-    if (--this.sweepsIn <= 0) this.sweep(nowUs, SLOTS_PER_SWEEP)
+    const { states } = this
+    if (states.isSweepDue()) this.sweep(nowUs)
     if (this.penalties !== undefined) {
-      const leftUs = this.penalties.leftUs(subject, nowUs)
-      if (leftUs > 0) return this.refuse(nowUs, subject, cost, maxWaitUs, leftUs)
+      const leftUs = this.blockLeftUs(this.penalties, storedKey, nowUs)
+      if (leftUs > 0) return this.refuseBlocked(nowUs, storedKey, cost, maxWaitUs, leftUs)
     }
-    const slot = this.slotOf.get(subject)
-    if (slot === undefined) return this.meet(nowUs, subject, cost, maxWaitUs, commit)
-    const page = this.pageOf(slot)
-    const decision = this.algorithm.step(page.state, this.present(page, slot), nowUs, cost, maxWaitUs, commit)
+    const slot = states.slotOf.get(storedKey)
+    if (slot === undefined) return this.decideNew(nowUs, storedKey, cost, maxWaitUs, commit)
+    const page = states.pageOf(slot)
+    const at = states.lanesAt(page, slot)
+    const decision = states.algorithm.step(page.state, at, nowUs, cost, maxWaitUs, commit)
     return this.outgrowsLanes && this.reclaims(decision, nowUs)
-      ? this.decideAt(nowUs, subject, decision.allowed ? 0 : cost, maxWaitUs, commit)
+      ? this.decideAt(nowUs, storedKey, decision.allowed ? 0 : cost, maxWaitUs, commit)
       : decision
   }
 
-  /** What is refused because of a block is told what the algorithm will say when that ends. */
-  private refuse(nowUs: number, subject: string, cost: number, maxWaitUs: number, leftUs: number): Decision {
-    const slot = this.slotOf.get(subject)
-    this.scratch.fill(0)
-    const page = slot === undefined ? undefined : this.pageOf(slot)
-    const state = page?.state ?? this.scratch
-    const at = page === undefined ? 0 : this.present(page, slot as number)
-    const look = (whenUs: number) => this.algorithm.step(state, at, whenUs, cost, maxWaitUs, false)
-    return blocked(look(nowUs), leftUs, cost, look(nowUs + leftUs))
-  }
-
-  /** Decides for a key that is not held, and holds it once it has been granted something. */
-  private meet(nowUs: number, subject: string, cost: number, maxWaitUs: number, commit: boolean): Decision {
-    this.scratch.fill(0)
-    const decision = this.algorithm.step(this.scratch, 0, nowUs, cost, maxWaitUs, commit)
+  /** Decides for a key that has no state. Inserts it once it has been granted permits. */
+  private decideNew(
+    nowUs: number,
+    storedKey: string,
+    cost: number,
+    maxWaitUs: number,
+    commit: boolean,
+  ): Decision {
+    const { algorithm, scratch } = this.states
+    scratch.fill(0)
+    const decision = algorithm.step(scratch, 0, nowUs, cost, maxWaitUs, commit)
     const isTaken = decision.allowed && commit
     if (this.outgrowsLanes && !isTaken && this.reclaims(decision, nowUs))
-      return this.meet(nowUs, subject, cost, maxWaitUs, commit)
-    if (!decision.allowed || cost === 0 || this.lanes === 0) return decision
+      return this.decideNew(nowUs, storedKey, cost, maxWaitUs, commit)
+    if (!decision.allowed || cost === 0 || algorithm.lanes === 0) return decision
     if (this.keys >= this.maxKeys) {
-      const sampledFrom = this.sampler.next
-      const candidate = this.candidate(nowUs)
-      const isRefused = candidate.passesInUs > 0 && !this.forgetsRefused
-      // Whoever comes back finds the same keys sampled, and what it was told still true.
-      if (isRefused || !commit) this.sampler.next = sampledFrom
-      if (isRefused) {
-        if (commit) this.algorithm.forget?.(this.scratch, 0)
-        return this.noRoom(candidate.passesInUs)
+      const candidate = candidateOf(this.states, this.penalties, this.maxKeys, nowUs)
+      if (candidate.passesInUs > 0 && !this.forgetsRefused) {
+        // The same keys are sampled at the next call, so that the stated wait stays true.
+        if (commit) algorithm.forget?.(scratch, 0)
+        return this.storeFull(candidate.passesInUs)
       }
-      if (commit) this.makeRoom(candidate)
+      if (commit) this.evict(candidate)
     }
     if (!commit) return decision
-    this.hold(subject)
-    // The figures of a grant may be those of a log without room.
+    this.states.insert(storedKey)
+    // A log that has just become full reports other figures than the grant that filled it.
     return this.outgrowsLanes && decision.code !== undefined
-      ? this.decideAt(nowUs, subject, 0, 0, false)
+      ? this.decideAt(nowUs, storedKey, 0, 0, false)
       : decision
   }
 
-  /**
-   * When an algorithm has no memory left beside its lanes, forgets whoever rests, and returns whether that made room. It
-   * looks over all keys, but not again before the first of them rests.
-   */
-  private reclaims(decision: Decision, nowUs: number): boolean {
-    if (decision.code !== 'SLUICE_LOG_FULL' || nowUs < this.noneRestsBeforeUs) return false
-    const before = this.slotOf.size
-    const firstUs = this.forgetRested(nowUs, Infinity)
-    this.noneRestsBeforeUs = firstUs === Infinity ? 0 : firstUs
-    return this.slotOf.size < before
+  /** The refusal of a blocked key. Its waits are those that the algorithm would give at the end of the block. */
+  private refuseBlocked(
+    nowUs: number,
+    storedKey: string,
+    cost: number,
+    maxWaitUs: number,
+    leftUs: number,
+  ): Decision {
+    const { states } = this
+    const { algorithm, scratch } = states
+    const slot = states.slotOf.get(storedKey)
+    scratch.fill(0)
+    const page = slot === undefined ? undefined : states.pageOf(slot)
+    const state = page?.state ?? scratch
+    const at = page === undefined ? 0 : states.lanesAt(page, slot as number)
+    const peekAt = (us: number) => algorithm.step(state, at, us, cost, maxWaitUs, false)
+    return blocked(peekAt(nowUs), leftUs, cost, peekAt(nowUs + leftUs))
   }
 
-  /** Gives a key a slot, with the lanes in scratch. */
-  private hold(subject: string): void {
-    this.sweepsIn -= SLOTS_PER_NEW_KEY - 1
-    const held = flatCopy(subject)
-    const slot = this.slots.take()
-    const page = this.pageOf(slot)
-    this.scratch[this.lanes] = ++this.births * (ERA_MASK + 1) + this.eras.number
-    page.state.set(this.scratch, this.startOf(slot))
-    page.keys[slot & PAGE_MASK] = held
-    this.slotOf.set(held, slot)
-  }
-
-  private forget(subject: string, slot: number): void {
-    if (this.outgrowsLanes) this.algorithm.forget?.(this.pageOf(slot).state, this.startOf(slot))
-    this.slotOf.delete(subject)
-    this.slots.giveBack(slot)
-  }
-
-  /** Gives a booking back, in today's terms, if the life of the key that it was taken from still goes on. */
-  private giveBack(key: string, booking: MemoryBooking, refunds: boolean): number {
-    const slot = this.slotOf.get(subjectOf(key))
+  private blockLeftUs(penalties: KeyTable<PenaltyLanes>, storedKey: string, nowUs: number): number {
+    const slot = penalties.slotOf.get(storedKey)
     if (slot === undefined) return 0
-    const page = this.pageOf(slot)
-    const at = this.present(page, slot)
-    if (birthOf(page.state[at + this.lanes] as number) !== booking.birth) return 0
-    convertSince(booking.era, booking.mark, 0)
-    booking.era = this.eras.current
-    this.noneRestsBeforeUs = 0
+    const page = penalties.pageOf(slot)
+    return blockLeftUs(page.state, penalties.lanesAt(page, slot), nowUs)
+  }
+
+  /** Changes the penalty of a key, if there is room for it. Returns how long the key is blocked now. */
+  private penalize(
+    key: string,
+    isByHand: boolean,
+    change: (state: Float64Array, at: number, nowUs: number) => void,
+  ): number {
     const nowUs = this.clock.nowUs()
-    return refunds && nowUs >= booking.actUs
-      ? this.algorithm.refund(page.state, at, nowUs, booking.cost, booking)
-      : this.algorithm.cancel(page.state, at, nowUs, booking)
-  }
-
-  /** What is held against a key; undefined when there is no room for it. */
-  private penaltyOf(subject: string, nowUs: number, isUrgent: boolean): Penalty | undefined {
-    const penalties = this.penalties ?? new Penalties()
-    this.penalties = penalties
-    penalties.sweep(nowUs, PENALTIES_PER_SWEEP)
-    if (penalties.has(subject)) return penalties.of(subject)
-    if (this.keys >= this.maxKeys) {
-      const least = penalized(penalties, nowUs)
-      const candidate = least?.passesInUs === 0 ? least : this.candidate(nowUs)
-      // A refusal to be noted costs no key that is being refused its state: it is refused as it is.
-      if (candidate.passesInUs > 0 && !isUrgent) return undefined
-      this.makeRoom(candidate)
+    const storedKey = storedKeyOf(key)
+    this.penalties ??= new KeyTable(PENALTY_LANES)
+    const { penalties } = this
+    if (penalties.isSweepDue()) penalties.sweep(nowUs, SLOTS_PER_SWEEP)
+    let slot = penalties.slotOf.get(storedKey)
+    if (slot === undefined) {
+      if (!this.hasRoomForPenalty(penalties, nowUs, isByHand)) return 0
+      penalties.scratch.fill(0)
+      slot = penalties.insert(storedKey)
     }
-    return penalties.of(flatCopy(subject))
+    const page = penalties.pageOf(slot)
+    const at = penalties.lanesAt(page, slot)
+    change(page.state, at, nowUs)
+    return blockLeftUs(page.state, at, nowUs)
   }
 
-  /** What may be forgotten: states of keys as long as penalties leave them half of the room, then penalties. */
-  private candidate(nowUs: number): Candidate {
-    const isFair = this.slotOf.size > 0 && (this.penalties?.size ?? 0) <= this.maxKeys / 2
-    const least = isFair ? undefined : penalized(this.penalties as Penalties, nowUs)
-    return least === undefined || (least.isByHand && this.slotOf.size > 0) ? this.leastLoaded(nowUs) : least
+  /** Makes room for a penalty. A refusal is not counted if that would cost a refused key its state. */
+  private hasRoomForPenalty(penalties: KeyTable<PenaltyLanes>, nowUs: number, isByHand: boolean): boolean {
+    if (this.keys < this.maxKeys) return true
+    const penalty = penalties.size > 0 ? leastPenalty(penalties, nowUs) : undefined
+    const candidate =
+      penalty?.passesInUs === 0 ? penalty : candidateOf(this.states, penalties, this.maxKeys, nowUs)
+    const isRefused = candidate.passesInUs > 0 && !isByHand
+    if (isRefused) candidate.table.skipSample(candidate)
+    else this.evict(candidate)
+    return !isRefused
   }
 
-  /** Of a few keys the one with the least of its limit in use; if all are being refused, the one that passes soonest. */
-  private leastLoaded(nowUs: number): Candidate {
-    const least: Candidate = { slot: -1, load: Infinity, passesInUs: Infinity }
-    let samples = SAMPLES
-    this.sampler.move(this.slots.pages, Infinity, (page, slot) => {
-      const at = this.present(page, slot)
-      const load = this.algorithm.load(page.state, at, nowUs)
-      const passesInUs = load < 1 ? 0 : this.algorithm.step(page.state, at, nowUs, 1, 0, false).retryAfterUs
-      if (load < least.load || passesInUs < least.passesInUs) Object.assign(least, { slot, load, passesInUs })
-      return --samples === 0 || load === 0
-    })
-    return least
+  private evict(candidate: Candidate): void {
+    if (candidate.load > 0) this.forgotten++
+    warnOfEviction(candidate, this.maxKeys)
+    candidate.table.skipSample(candidate)
+    candidate.table.removeSlot(candidate.slot)
   }
 
-  private makeRoom({ slot, subject, load, passesInUs }: Candidate): void {
-    if (load > 0) this.forgotten++
-    if (passesInUs > 0)
-      warnOnce(
-        'SLUICE_FORGOT_REFUSED_KEY',
-        () =>
-          `The in-memory store is full (maxKeys ${this.maxKeys}) of keys that are being refused, and has forgotten ` +
-          "one of them. Raise maxKeys, or choose onFull: 'refuse'.",
-      )
-    else if (load > 0)
-      warnOnce(
-        'SLUICE_FORGOT_KEY',
-        () =>
-          `The in-memory store is full (maxKeys ${this.maxKeys}) and forgets keys before they have rested, those with ` +
-          'the least of their limit in use first. Raise maxKeys if that many clients are real.',
-      )
-    if (subject === undefined) this.forget(this.pageOf(slot).keys[slot & PAGE_MASK] as string, slot)
-    else this.penalties?.lift(subject)
-  }
-
-  private noRoom(waitUs: number): Decision {
+  private storeFull(waitUs: number): Decision {
     const gauge = new FixedGauge({
       code: 'SLUICE_STORE_FULL',
-      limit: this.algorithm.policy.limit,
+      limit: this.states.algorithm.policy.limit,
       balance: 0,
       refillAfterUs: waitUs,
       resetAfterUs: waitUs,
@@ -315,112 +261,51 @@ export class MemoryLedger implements Ledger<false> {
   }
 
   /**
-   * Forgets keys that have rested for a while. Not at the very moment of rest: a key in steady use rests often, and to
-   * forget and meet it each time costs more than to keep it.
+   * If the memory of the algorithm is used up, forgets every key that has rested. Returns whether there were any. Looks
+   * at every key, but not again before the first of them rests.
    */
-  private sweep(nowUs: number, slots: number): void {
-    this.sweepsIn = SLOTS_PER_SWEEP
-    this.penalties?.sweep(nowUs, PENALTIES_PER_SWEEP)
-    this.forgetRested(nowUs - Math.max(LEAST_REST_US, (this.algorithm.policy.windowMs ?? 0) * 1000), slots)
+  private reclaims(decision: Decision, nowUs: number): boolean {
+    if (decision.code !== 'SLUICE_LOG_FULL' || nowUs < this.firstRestUs) return false
+    const before = this.states.size
+    const firstUs = this.states.sweep(nowUs, Infinity)
+    this.firstRestUs = firstUs === Infinity ? 0 : firstUs
+    return this.states.size < before
   }
 
-  /** Returns when the first of those that it looked at and kept will rest. */
-  private forgetRested(restedBeforeUs: number, slots: number): number {
-    let firstUs = Infinity
-    this.sweeper.move(this.slots.pages, slots, (page, slot) => {
-      const restsAtUs = this.algorithm.restsAt(page.state, this.present(page, slot))
-      if (restsAtUs <= restedBeforeUs) this.forget(page.keys[slot & PAGE_MASK] as string, slot)
-      else firstUs = Math.min(firstUs, restsAtUs)
-      return false
-    })
-    return firstUs
-  }
-
-  /** A change of options: the keys keep what they have. */
-  private startEra(algorithm: Algorithm): void {
-    if (this.eras.usedUp) {
-      for (const slot of this.slotOf.values()) {
-        const { state } = this.pageOf(slot)
-        const stampAt = this.present(this.pageOf(slot), slot) + this.lanes
-        state[stampAt] = (state[stampAt] as number) - this.eras.number
-      }
-      this.eras.renumber()
-    }
+  /** Returns a booking's permits, converted to the current options. Does nothing if the key was reset or evicted since. */
+  private giveBack(key: string, booking: MemoryBooking, refunds: boolean): number {
+    const { states } = this
+    const slot = states.slotOf.get(storedKeyOf(key))
+    if (slot === undefined) return 0
+    const page = states.pageOf(slot)
+    const at = states.lanesAt(page, slot)
+    if (states.generationAt(page, at) !== booking.generation) return 0
+    convertSince(booking.version, booking.mark, 0)
+    booking.version = states.version
+    this.firstRestUs = 0
     const nowUs = this.clock.nowUs()
-    this.algorithm = begun(algorithm, nowUs, this.algorithm)
-    this.eras.start(this.algorithm, nowUs)
+    return refunds && nowUs >= booking.actUs
+      ? states.algorithm.refund(page.state, at, nowUs, booking.cost, booking)
+      : states.algorithm.cancel(page.state, at, nowUs, booking)
   }
 
-  /** Another algorithm, which cannot read these states: every key is one never seen. */
-  private startAfresh(algorithm: Algorithm): void {
-    this.slotOf.clear()
-    this.algorithm = begun(algorithm, this.clock.nowUs())
-    this.lanes = this.algorithm.lanes
-    this.outgrowsLanes = this.algorithm.forget !== undefined
-    this.eras = new Eras(this.algorithm)
-    this.slots = new Slots(this.lanes + 1)
-    this.scratch = new Float64Array(this.lanes + 1)
-  }
-
-  /** Where the lanes of a slot start, once they are in terms of the present era. */
-  private present(page: Page, slot: number): number {
-    const at = this.startOf(slot)
-    const stamp = page.state[at + this.lanes] as number
-    if ((stamp & ERA_MASK) !== this.eras.number) this.convert(page.state, at, stamp)
-    return at
-  }
-
-  private convert(state: Float64Array, at: number, stamp: number): void {
-    const number = stamp & ERA_MASK
-    this.eras.convert(state, at, number)
-    state[at + this.lanes] = stamp - number + this.eras.number
-  }
-
-  private startOf(slot: number): number {
-    return (slot & PAGE_MASK) * (this.lanes + 1)
-  }
-
-  private pageOf(slot: number): Page {
-    return this.slots.pages[slot >>> PAGE_BITS] as Page
+  /**
+   * Forgets some of the keys that have rested for a while. A key in steady use rests often, and forgetting it each time
+   * costs more than keeping it.
+   */
+  private sweep(nowUs: number): void {
+    const restUs = Math.max(LEAST_REST_US, (this.states.algorithm.policy.windowMs ?? 0) * 1000)
+    this.states.sweep(nowUs - restUs, SLOTS_PER_SWEEP)
+    this.penalties?.sweep(nowUs, SLOTS_PER_SWEEP)
   }
 }
 
 interface MemoryBooking extends Booking {
-  era: Era
-  readonly birth: number
+  version: OptionsVersion
+  readonly generation: number
 }
 
-/** A key that may be forgotten. */
-interface Candidate {
-  readonly slot: number
-  /** Stated when it is the penalty of a key that may be forgotten. */
-  readonly subject?: string
-  readonly isByHand?: boolean
-  readonly load: number
-  /** 0 while it is not being refused. */
-  readonly passesInUs: number
-}
-
-/**
- * Slots are swept in batches, one for each call and four for each new key: the keys that come during a round of the
- * sweeper are at most a quarter of those it passes.
- */
-const SLOTS_PER_SWEEP = 64
-const SLOTS_PER_NEW_KEY = 4
 const LEAST_REST_US = 1_000_000
-/** Keys looked at to find one that may be forgotten. */
-const SAMPLES = 5
-const PENALTIES_PER_SWEEP = 4
-
-/** The penalty that may be forgotten first. */
-function penalized(penalties: Penalties, nowUs: number): Candidate | undefined {
-  const least = penalties.least(SAMPLES)
-  return least && { ...least, slot: -1, load: 1, passesInUs: Math.max(least.blockedUntilUs - nowUs, 0) }
-}
-
-function birthOf(stamp: number): number {
-  return Math.floor(stamp / (ERA_MASK + 1))
-}
 
 function begun(algorithm: Algorithm, nowUs: number, previous?: Algorithm): Algorithm {
   return algorithm.begin?.(nowUs, previous) ?? algorithm

@@ -7,31 +7,31 @@ import { MemoryLedger } from './memory-ledger.js'
 
 /** Options of `memoryStore`. */
 export interface MemoryStoreOptions {
-  /** The most keys a limiter holds, a hard bound: 1 to 2^23, default 100,000. */
+  /** How many keys each limiter holds at most: 1 to 2^23, default 100,000. */
   readonly maxKeys?: number | undefined
   /**
-   * What happens to a new key when the store is full of keys that are all being refused: `'forget'` one of them (the
-   * default, with a process warning), or `'refuse'` the new key. As long as any of a few sampled keys is not being
-   * refused, the least loaded of them makes room.
+   * What happens to a new key when the store is full. A few keys are sampled, and the one with the least of its limit in
+   * use is forgotten. If all of them are being refused, `'forget'` (the default) forgets the one that passes first, with a
+   * process warning, and `'refuse'` refuses the new key.
    */
   readonly onFull?: 'forget' | 'refuse' | undefined
 }
 
 /** A store of `memoryStore`. */
 export interface MemoryStore extends SyncStore {
-  /** Keys held now, over all limiters of this store. */
+  /** How many keys it holds now, over all of its limiters. */
   readonly size: number
-  /** Forgets every key that has rested, now. Needs no calling: each decision sweeps a few keys. */
+  /** Forgets every key that has rested. You need not call it: each decision sweeps a few keys. */
   sweep(): void
 }
 
 /**
- * A store in this process's memory: synchronous, bounded, without timers.
+ * Makes a store in the memory of this process: synchronous, bounded, without timers.
  *
- * A key costs about 60 bytes plus its text (a flat copy; a key over 128 bytes is held as its hash), in pages of 4,096 keys
- * (130 kB), and is forgotten once it has rested for max(1 s, window). Each limiter opened on the store has `maxKeys` keys
- * of its own, which go with the limiter. Throws a TypeError for a wrong type or an unknown option, a RangeError for
- * `maxKeys` out of range.
+ * Each limiter on the store has up to `maxKeys` keys of its own, which are freed with the limiter. A key takes about 60
+ * bytes plus its characters, in pages of 4,096 keys (130 kB). A key longer than 128 bytes is kept as its hash. A key is
+ * forgotten once it has rested for the window, or for a second if that is longer. Throws a TypeError for a wrong type or
+ * an unknown option, and a RangeError for `maxKeys` out of range.
  *
  * @example
  * const store = memoryStore({ maxKeys: 1_000_000 })
@@ -46,7 +46,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
     throw invalid(TypeError, 'onFull', "'forget' or 'refuse'", onFull)
 
   const opened = new Set<WeakRef<MemoryLedger>>()
-  /** Those whose limiter is still in use. */
+  /** The ledgers of limiters that are still in use. */
   function ledgers(): MemoryLedger[] {
     const alive: MemoryLedger[] = []
     for (const reference of opened) {
@@ -74,14 +74,14 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
   }
 }
 
-/** A Map holds at most 2^24 entries, and not all of them before it has to be rebuilt. */
+/** A Map of V8 holds at most 2^24 entries, and is rebuilt before it holds them all. */
 const MOST_KEYS = 2 ** 23
 
 function warnInClusterWorker(): void {
   if (builtin<{ isWorker: boolean }>('node:cluster')?.isWorker)
     warnOnce(
       'SLUICE_MEMORY_IN_CLUSTER',
-      'A limiter in a cluster worker keeps its keys in the memory of that worker: together the workers allow as many ' +
-        'times the limit as there are. Share a store, or divide the limit by the number of workers.',
+      'A limiter in a cluster worker keeps its keys in the memory of that worker, so that n workers together allow n ' +
+        'times the limit. Use a shared store, or divide the limit by the number of workers.',
     )
 }

@@ -1,7 +1,7 @@
 /*
- * Slots: the memory of the in-memory store. A slot is a few float64 lanes, a key and a stamp. Slots come in pages that
- * are made when needed, filled from the lowest, and given back when empty (one empty page is kept, so that a key that
- * comes and goes at the edge of a page does not make and drop a page each time).
+ * Slots: the memory of a key table. A slot is a few float64 lanes and a key. Slots come in pages that are made when they
+ * are needed, filled from the lowest number, and dropped when they are empty. One empty page is kept, so that a key that
+ * comes and goes at the edge of a page does not make and drop a page each time.
  */
 
 export const PAGE_BITS = 12
@@ -15,7 +15,7 @@ export class Page {
   used = 0
   /** Slots from here on were never used. */
   untouched = 0
-  /** The newest freed slot, or -1; its lane 0 names the next one. */
+  /** The slot freed last, or -1; its lane 0 holds the number of the one freed before it. */
   freed = -1
 
   constructor(lanes: number) {
@@ -23,7 +23,7 @@ export class Page {
   }
 }
 
-/** The pages of one limiter. */
+/** The pages of one key table. */
 export class Slots {
   readonly pages: (Page | undefined)[] = []
   readonly #lanes: number
@@ -34,7 +34,7 @@ export class Slots {
     this.#lanes = lanes
   }
 
-  /** Takes a free slot; its lanes hold anything. */
+  /** Takes a free slot. Its lanes hold arbitrary numbers. */
   take(): number {
     let number = this.#lowestWithRoom
     while (this.pages[number]?.used === PAGE_SLOTS) number++
@@ -75,13 +75,13 @@ export class Slots {
   }
 }
 
-/** Goes around the slots in use, some at a time, and remembers where it was. */
-export class Hand {
-  /** The slot it looks at next. */
+/** Visits the slots in use in turn, a few at a time, and starts again at the first after the last. */
+export class Cursor {
+  /** The slot that it visits next. */
   next = 0
 
   /**
-   * Moves over at most `count` slots, at most about one round, and calls `visit` for each slot in use, until that
+   * Passes at most `count` slots, and at most about all of them once. Calls `visit` for each slot in use, until that
    * returns true.
    */
   move(

@@ -1,0 +1,43 @@
+import { createHash } from 'node:crypto'
+import fc from 'fast-check'
+import { afterEach, describe, expect, test, vi } from 'vitest'
+import { storedKeyOf } from '../../packages/core/src/store/memory/stored-key.js'
+
+afterEach(() => {
+  vi.restoreAllMocks()
+})
+
+const keys = fc.oneof(
+  fc.string({ maxLength: 200, unit: 'binary', size: 'max' }),
+  fc
+    .array(fc.constantFrom('a', 'é', '€', '😀', '\ud800', '\udc00'), { maxLength: 200, size: 'max' })
+    .map(list => list.join('')),
+)
+
+describe('a key is stored', () => {
+  test('as it is up to 128 bytes of UTF-8, and as its SHA-256 hash beyond', () => {
+    const lengths = { short: 0, long: 0 }
+    fc.assert(
+      fc.property(keys, key => {
+        const isLong = Buffer.byteLength(key) > 128
+        lengths[isLong ? 'long' : 'short']++
+        const hash = `\0${createHash('sha256').update(key, 'utf16le').digest('base64url')}`
+        const looksLikeHash = key.startsWith('\0') && key.length > 42
+        expect(storedKeyOf(key)).toBe(isLong || looksLikeHash ? hash : key)
+      }),
+      { numRuns: 2000 },
+    )
+    expect(Math.min(lengths.short, lengths.long)).toBeGreaterThan(200)
+  })
+
+  test('as another key than the hash of a long one', () => {
+    const hash = storedKeyOf('x'.repeat(129))
+    expect(storedKeyOf(hash)).not.toBe(hash)
+  })
+
+  test('as it is where node:crypto is missing', () => {
+    vi.spyOn(process, 'getBuiltinModule').mockReturnValue(undefined as never)
+    const long = 'x'.repeat(10_000)
+    for (const key of ['ann', long, `\0${'y'.repeat(43)}`]) expect(storedKeyOf(key)).toBe(key)
+  })
+})
