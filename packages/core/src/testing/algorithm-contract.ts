@@ -286,7 +286,8 @@ class Key {
   book(random: Random): Booking | undefined {
     const { bookable } = this.algorithm
     if (!bookable) this.nowUs += this.untilOneUs()
-    const cost = random.integer(1, bookable ? 10 : Math.max(1, Math.min(10, this.peek(0).remaining)))
+    const { limit, remaining } = this.peek(0)
+    const cost = random.integer(1, Math.max(1, Math.min(10, bookable ? limit : remaining)))
     const { allowed, waitUs } = this.take(cost, bookable ? Infinity : 0)
     if (!allowed) return undefined
     return { atUs: this.nowUs, actUs: this.nowUs + waitUs, cost, mark: this.state.slice() }

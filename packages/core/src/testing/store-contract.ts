@@ -223,7 +223,7 @@ function callsOf(
       ? 0
       : random.pick([0, 0, random.integer(0, 500), random.integer(0, 500), random.integer(0, 10_000)]),
     cost: random.pick([1, 1, 1, random.integer(0, 9)]),
-    maxWait: bookable && !ownClock ? random.pick([0, 5, Infinity]) : 0,
+    maxWait: bookable && !ownClock ? random.pick([0, 5, Infinity, Infinity]) : 0,
     booking: random.integer(1, 4),
   }))
 }
