@@ -42,7 +42,7 @@ const END = '<!-- /pictures -->'
 
 if (process.argv[1] === import.meta.filename) {
   if (process.argv.includes('--write')) {
-    const path = join(import.meta.dirname, '../README.md')
+    const path = join(import.meta.dirname, '../docs/algorithms.md')
     await writeFile(path, withPictures(await readFile(path, 'utf8')))
   }
   console.log(pictures())
@@ -51,8 +51,8 @@ if (process.argv[1] === import.meta.filename) {
 /** What each algorithm grants to the same client, as Markdown. */
 export function pictures() {
   return [
-    `What a client gets that asks every ${ASKS_EVERY_MS} ms, rests, asks once, and asks every ${ASKS_EVERY_MS} ms again. All allow 10 per second;`,
-    `a column is ${COLUMN_MS} ms, ${bar(1)} one permit and ${bar(10)} ten.`,
+    `One client asks every ${ASKS_EVERY_MS} ms, rests, asks once, and asks every ${ASKS_EVERY_MS} ms again. Each row shows the permits that an`,
+    `algorithm grants at 10 per second. A column is ${COLUMN_MS} ms; ${bar(1)} is one permit and ${bar(10)} is ten.`,
     '',
     '```text',
     row('asked for', columns(asks())),
@@ -65,12 +65,12 @@ export function pictures() {
   ].join('\n')
 }
 
-/** The README with today's pictures between its two comments. @param {string} readme */
-export function withPictures(readme) {
-  const from = readme.indexOf(START)
-  const to = readme.indexOf(END, from)
-  if (from < 0 || to < 0) throw new Error(`README.md has no ${START} and ${END} to put the pictures between`)
-  return `${readme.slice(0, from)}${START}\n${pictures()}\n${readme.slice(to)}`
+/** The page with today's pictures between its two comments. @param {string} page */
+export function withPictures(page) {
+  const from = page.indexOf(START)
+  const to = page.indexOf(END, from)
+  if (from < 0 || to < 0) throw new Error(`docs/algorithms.md needs ${START} and ${END} around the pictures`)
+  return `${page.slice(0, from)}${START}\n${pictures()}\n${page.slice(to)}`
 }
 
 /** All the time at first; after a rest once, and all the time again shortly before that is a second ago. */

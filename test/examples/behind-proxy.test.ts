@@ -1,8 +1,8 @@
 import { type IncomingHttpHeaders, request } from 'node:http'
 import { describe, expect, test } from 'vitest'
-import { copied } from './copied.js'
+import { serverOf } from './server-of.js'
 
-const withServer = copied('behind-proxy')
+const withServer = serverOf('behind-proxy')
 const LIMIT_OF_ONE = { LIMIT: '1' }
 
 /** Asks as one proxy in front of ours would, or as a client that pretends to be one. */

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { copied } from './copied.js'
+import { serverOf } from './server-of.js'
 
-const withServer = copied('plans')
+const withServer = serverOf('plans')
 
 const ask = (url: string, key?: string, method = 'GET') =>
   fetch(url, { method, headers: key === undefined ? {} : { 'X-API-Key': key } })

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type RedisServer, startRedis } from '../support/redis-server.js'
-import { copied } from './copied.js'
+import { serverOf } from './server-of.js'
 
-const withServer = copied('redis-fleet')
+const withServer = serverOf('redis-fleet')
 
 let redis: RedisServer
 beforeAll(async () => {

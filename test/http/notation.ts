@@ -1,4 +1,5 @@
-import type { PolicyReport, QuotaUnit } from '../../packages/core/src/http/response/ratelimit-fields.js'
+import type { QuotaUnit } from '@sluice/core/http'
+import type { PolicyReport } from '../../packages/core/src/http/types.js'
 
 const UNITS: readonly string[] = ['requests', 'content-bytes', 'concurrent-requests'] satisfies QuotaUnit[]
 

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module'
 import type { AddressInfo, ListenOptions } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createGuard, type Host } from '@sluice/core/http'
+import { createGuard, type Host, type ProxyOptions } from '@sluice/core/http'
 import express, { type Express } from 'express'
 import fc from 'fast-check'
 import { fastify } from 'fastify'
@@ -12,12 +12,9 @@ import ipaddr from 'ipaddr.js'
 import Koa from 'koa'
 import { afterEach, beforeEach, describe, expect, it, type MockInstance, vi } from 'vitest'
 import { addressKey, plainAddress } from '../../packages/core/src/http/request/address.js'
-import { ClientKeys, type Message } from '../../packages/core/src/http/request/client-key.js'
-import {
-  clientFinder,
-  type Headers,
-  type ProxyOptions,
-} from '../../packages/core/src/http/request/forwarded.js'
+import { createClients } from '../../packages/core/src/http/request/client-key.js'
+import { clientFinder } from '../../packages/core/src/http/request/forwarded.js'
+import type { Headers, Message } from '../../packages/core/src/http/types.js'
 import { run } from '../support/process.js'
 import { NO_RESPONSE } from './no-response.js'
 
@@ -44,7 +41,7 @@ interface Given {
 function keyOf(headers: Headers, { peer, options = {}, prefix = 56, address = peer }: Given): string {
   const message: Message = { headers, socket: { remoteAddress: peer } }
   const host: Host<[Message]> = { ...NODE, address: () => address, message: () => message }
-  return new ClientKeys(host, clientFinder(options), prefix).of(message, message)
+  return createClients(host, clientFinder(options), prefix).keyOf(message, message)
 }
 
 /** The client of a request with this header, whose peer 10.0.0.1 is a proxy, as all of 10.0.0.0/8 are. */
@@ -253,13 +250,11 @@ describe('the walk', () => {
     expect(behindTen(`198.51.100.9${','.repeat(1000)}10.0.0.2`)).toBe('198.51.100.9')
   })
 
-  it('is over a header of 100,000 characters in no time', () => {
+  // Steps that grow with the square of the length would take minutes.
+  it('reads a header of 100,000 characters in steps that grow with its length', { timeout: 10_000 }, () => {
     for (const part of ['10.0.0.2,', ',', '"', '[', ' ', '1', ':', 'for=', ';', '\\"'])
-      for (const name of ['x-forwarded-for', 'forwarded', 'x-real-ip']) {
-        const from = performance.now()
-        behindTen(part.repeat(100_000 / part.length), name)
-        expect(performance.now() - from).toBeLessThan(500)
-      }
+      for (const name of ['x-forwarded-for', 'forwarded', 'x-real-ip'])
+        expect(() => behindTen(part.repeat(100_000 / part.length), name)).not.toThrow()
   })
 })
 

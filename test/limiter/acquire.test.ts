@@ -96,7 +96,7 @@ describe.each(KINDS)('acquire, $kind', ({ make }) => {
   test('says of what can never pass that waiting does not help', async () => {
     const limiter = createLimiter(tokenBucket({ limit: 5, window: '1s' }), { name: 'mail' })
     await expect(limiter.acquire('k', { cost: 6 })).rejects.toThrow(
-      "limiter 'mail' refused: so much never passes",
+      "limiter 'mail' refused: the cost can never be granted",
     )
   })
 
@@ -171,12 +171,12 @@ describe.each(KINDS)('acquire, $kind', ({ make }) => {
     log.note('a2', limiter.acquire('a'))
     await settled()
     await expect(limiter.acquire('a')).rejects.toMatchObject({
-      message: "limiter 'test' refused: too many wait already",
+      message: "limiter 'test' refused: too many calls are waiting",
       decision: { allowed: false },
     })
     log.note('b1', limiter.acquire('b'))
     await settled()
-    await expect(limiter.acquire('c')).rejects.toThrow('too many wait already')
+    await expect(limiter.acquire('c')).rejects.toThrow('too many calls are waiting')
     expect(await limiter.acquire('d')).toMatchObject({ allowed: true, waitMs: 0 })
     await pass(clock, 2000, 500)
     expect(log.entries).toEqual([

@@ -308,9 +308,9 @@ describe('in a process of its own', () => {
       import { subscribe } from 'node:diagnostics_channel'
       subscribe('sluice:decision', () => console.log('heard'))
       subscribe('sluice:wait', () => console.log('heard'))
-      const { manualClock } = await import('@sluice/core/testing')
       await import('express')
       ${removal}
+      const { manualClock } = await import('@sluice/core/testing')
       const { createLimiter, createRegistry, limited, memoryStore, tokenBucket } = await import('@sluice/core')
       const clock = manualClock()
       const bucket = tokenBucket({ limit: 1, window: '1h' })

@@ -1,3 +1,4 @@
+import { inspect } from 'node:util'
 import {
   acquireAll,
   combine,
@@ -331,4 +332,45 @@ describe('of several limiters at once', () => {
     await expect(tryAcquireAll(asks)).rejects.toMatchObject({ code: 'SLUICE_STORE_ERROR' })
     expect([broken.stats().storeErrors, sound.stats().storeErrors]).toEqual([1, 0])
   })
+})
+
+describe('console.log of a limiter', () => {
+  test('shows its name, algorithm, policy and counts', () => {
+    const { limiter } = setUp()
+    limiter.tryAcquire('ann', { cost: 3 })
+    const { algorithm, policy, ...stats } = custom(limiter)
+    expect({ algorithm, policy }).toEqual({ algorithm: 'token-bucket', policy: limiter.policy })
+    expect(stats).toEqual(limiter.stats())
+    expect(inspect(limiter)).toContain("name: 'two'")
+    expect(inspect(limiter)).toContain('refused: 1')
+  })
+
+  test('shows no keys, also while calls wait', () => {
+    const { limiter } = setUp()
+    const both = combine(limiter, setUp().limiter)
+    const abort = new AbortController()
+    const waits = [limiter, both].flatMap(each =>
+      Array.from({ length: 3 }, () => each.acquire('ann@example.org', { signal: abort.signal })),
+    )
+    limiter.block('bob@example.org', '1h')
+    for (const each of [limiter, both]) {
+      expect(inspect(each, { depth: 9, showHidden: true })).not.toContain('example.org')
+      expect(inspect(each).split('\n').length).toBeLessThan(20)
+    }
+    abort.abort()
+    return Promise.allSettled(waits)
+  })
+
+  test('shows a combination under the names of its limiters', () => {
+    expect(custom(combine(setUp().limiter, down('three')))).toMatchObject({
+      name: 'two+three',
+      algorithm: 'combination',
+      policy: { limit: 2 },
+    })
+  })
+
+  function custom(limiter: object): Record<string, unknown> {
+    const show = Reflect.get(limiter, inspect.custom) as () => Record<string, unknown>
+    return show.call(limiter)
+  }
 })

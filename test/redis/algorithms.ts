@@ -11,7 +11,7 @@ import {
   tokenBucket,
 } from '@sluice/core'
 
-/** An algorithm that keeps something on the server. */
+/** An algorithm that stores a state on the server. */
 export interface Kind {
   readonly name: string
   readonly of: (limit: number, window: Duration) => Algorithm
@@ -28,7 +28,7 @@ export const ALGORITHMS: readonly Kind[] = [
   { name: 'smoothWarmingUp', of: (limit, window) => smoothWarmingUp({ limit, window, warmup: window }) },
 ]
 
-/** As Redis runs it, where a key that nobody has asked for has rested for ever. */
+/** The algorithm as it runs on Redis, where a key never seen has rested since the epoch. */
 export function asOnRedis(algorithm: Algorithm): Algorithm {
   if (algorithm.begin === undefined || algorithm.name === slidingLog({ limit: 1, window: 1 }).name)
     return algorithm

@@ -25,19 +25,19 @@ describe.each(CLIENTS)('$name', ({ name, protocol, connect }) => {
   })
   afterAll(() => connection.close())
 
-  test('speaks that protocol', async () => {
+  test('connects with that protocol', async () => {
     const clients = String(await here.redis.client('LIST'))
     const line = clients.split('\n').find(line => line.includes(` name=${name.replace(/[^\w-]/g, '-')} `))
     expect(line).toMatch(new RegExp(`resp=${protocol}\\b`))
   })
 
-  test('gives the answers of memory', async () => {
+  test('gives the answers of memoryStore', async () => {
     const prefix = name.replace(/[^\w-]/g, '-')
     const ours = await answers(redisStore(connection.client, { prefix, deadline: '5s' }))
     expect(ours).toEqual(await answers(memoryStore()))
   })
 
-  test('makes one call for a decision, and sends a script once', async () => {
+  test('makes one call for a decision, and sends each script once', async () => {
     const store = redisStore(connection.client, { prefix: 'calls', deadline: '5s' })
     const [a, b, c] = ['a', 'b', 'c'].map(name => createLimiter(BUCKET, { name, store })) as [L, L, L]
     await here.redis.script('FLUSH')
@@ -61,8 +61,8 @@ describe.each(CLIENTS)('$name', ({ name, protocol, connect }) => {
     }
   })
 
-  // express-rate-limit/rate-limit-redis#71, upstash/ratelimit-js#122 (S44)
-  test('survives the loss of all scripts', async () => {
+  // express-rate-limit/rate-limit-redis#71, upstash/ratelimit-js#122
+  test('loses no call when the server loses its scripts', async () => {
     const store = redisStore(connection.client, { prefix: 'flushed', deadline: '5s' })
     const limiter = createLimiter(BUCKET, { name: name.replace(/[^\w-]/g, '-'), store })
     await limiter.tryAcquire('ann')
@@ -76,7 +76,7 @@ describe.each(CLIENTS)('$name', ({ name, protocol, connect }) => {
     expect(calls.eval).toBeLessThanOrEqual(50)
   })
 
-  test('lists what is there', async () => {
+  test('lists the keys of a limiter', async () => {
     const store = redisStore(connection.client, { prefix: name.replace(/[^\w-]/g, '-'), deadline: '5s' })
     const limiter = createLimiter(BUCKET, { name: 'listed', store })
     const keys = Array.from({ length: 700 }, (_, index) => `user ${index}`)
@@ -93,10 +93,10 @@ async function listed(store: RedisStore, name: string) {
   return [...keys].toSorted()
 }
 
-/** What a script of every verb is answered, on every algorithm. */
+/** The answers to a sequence of all verbs, for every algorithm. */
 async function answers(store: AsyncStore | SyncStore): Promise<unknown[]> {
   const clock = manualClock()
-  const heard: unknown[] = []
+  const collected: unknown[] = []
   const limiters = ALGORITHMS.map(({ name, of }) => {
     const algorithm = store.async ? of(5, '10s') : asOnRedis(of(5, '10s'))
     return {
@@ -106,15 +106,15 @@ async function answers(store: AsyncStore | SyncStore): Promise<unknown[]> {
     }
   })
   for (const { algorithm, of, limiter } of limiters)
-    for await (const answer of script(limiter as never, clock, algorithm.bookable, () => of(8, '10s')))
-      heard.push([limiter.name, answer])
+    for await (const answer of sequence(limiter as never, clock, algorithm.bookable, () => of(8, '10s')))
+      collected.push([limiter.name, answer])
   const asks = limiters.map(({ limiter }) => ({ limiter, key: 'bob' }))
-  for (let times = 0; times < 12; times++) heard.push(await tryAcquireAll(asks as never))
-  // Decisions are compared by what they say.
-  return heard.map(answer => JSON.stringify(answer, (_, value) => (value === Infinity ? 'never' : value)))
+  for (let times = 0; times < 12; times++) collected.push(await tryAcquireAll(asks as never))
+  // Decisions are compared by their JSON.
+  return collected.map(answer => JSON.stringify(answer, (_, value) => (value === Infinity ? 'never' : value)))
 }
 
-async function* script(limiter: L, clock: ManualClock, bookable: boolean, changed: () => typeof BUCKET) {
+async function* sequence(limiter: L, clock: ManualClock, bookable: boolean, changed: () => typeof BUCKET) {
   const maxWait = bookable ? '1h' : 0
   yield limiter.tryAcquire('ann')
   clock.advance(333.333)
@@ -146,7 +146,7 @@ async function* script(limiter: L, clock: ManualClock, bookable: boolean, change
   yield limiter.peek('ann')
 }
 
-/** A client that does as it is told with the answer of the real one, and how often a script was sent by it. */
+/** A client whose script calls are replaced by `act`, which can make the real call; and how many there were. */
 function faulty(
   redis: Redis,
   shape: 'ioredis' | 'node-redis',
@@ -166,8 +166,8 @@ function faulty(
         }
       : {
           ...others,
-          evalSha: (sha, told) => one(() => redis.evalsha(sha, told.keys.length, ...options(told))),
-          eval: (text, told) => one(() => redis.eval(text, told.keys.length, ...options(told))),
+          evalSha: (sha, call) => one(() => redis.evalsha(sha, call.keys.length, ...options(call))),
+          eval: (text, call) => one(() => redis.eval(text, call.keys.length, ...options(call))),
         }
   return {
     client,
@@ -177,7 +177,7 @@ function faulty(
   }
 }
 
-describe.each(['ioredis', 'node-redis'] as const)('a client like %s', shape => {
+describe.each(['ioredis', 'node-redis'] as const)('with a client like %s', shape => {
   const ERRORS = [
     'timeout',
     'Connection is closed.',
@@ -190,8 +190,8 @@ describe.each(['ioredis', 'node-redis'] as const)('a client like %s', shape => {
     'the script was lost: NOSCRIPT',
   ]
 
-  // express-rate-limit/rate-limit-redis#251 (S32): what may have been done was done again
-  test.each(ERRORS)('that did it and then says "%s" is not asked again', async message => {
+  // express-rate-limit/rate-limit-redis#251: commands that may have run were sent again
+  test.each(ERRORS)('a command that ran and then failed with "%s" is not sent again', async message => {
     const fault = faulty(here.redis, shape, async answer => {
       await answer()
       throw new Error(message)
@@ -213,7 +213,7 @@ describe.each(['ioredis', 'node-redis'] as const)('a client like %s', shape => {
     expect((await sound.peek('ann')).remaining).toBe(98)
   })
 
-  test('that has lost a script is asked once more, whatever comes of that', async () => {
+  test('a script that the server does not know is sent once, and no more if that fails', async () => {
     const fault = faulty(here.redis, shape, async (_, call) => {
       throw new Error(call === 1 ? 'NOSCRIPT No matching script. Please use EVAL.' : 'NOSCRIPT again')
     })
@@ -239,9 +239,9 @@ describe.each(['ioredis', 'node-redis'] as const)('a client like %s', shape => {
       [0, 'a'],
       [0, null, 0],
       [0, 0, 0, 0, null, 0],
-      ['whole'],
+      ['stale'],
     ].map(answer => ({ answer })),
-  )('that answers $answer has not answered', async ({ answer }) => {
+  )('the reply $answer is a store error', async ({ answer }) => {
     const fault = faulty(here.redis, shape, async () => answer)
     const store = redisStore(fault.client, { deadline: '5s' })
     const limiter = createLimiter(BUCKET, { name: 'three', store })
@@ -252,7 +252,7 @@ describe.each(['ioredis', 'node-redis'] as const)('a client like %s', shape => {
   })
 
   test.each([undefined, null, 'OK', {}, [], [0], [0, 'a'], [0, []], [0, {}]].map(answer => ({ answer })))(
-    'that answers $answer to two has not answered them',
+    'the reply $answer to two asks is a store error',
     async ({ answer }) => {
       const fault = faulty(here.redis, shape, async () => answer)
       const store = redisStore(fault.client, { deadline: '5s' })
@@ -273,15 +273,15 @@ test.each([
   ['a promise of a client', Promise.resolve(createClient())],
   ['a cluster of ioredis', new Cluster([{ port: 1 }], { lazyConnect: true })],
   ['a cluster of node-redis', createCluster({ rootNodes: [{}] })],
-  ['what has an EVALSHA that is no function', { evalsha: true, evalSha: 'yes' }],
-])('%s is no client', (_, client) => {
+  ['an object whose evalsha is no function', { evalsha: true, evalSha: 'yes' }],
+])('redisStore rejects %s as a client', (_, client) => {
   const code = 'SLUICE_INVALID_OPTION'
   expect(() => redisStore(client as never)).toThrow(
     expect.objectContaining({ name: 'TypeError', code, option: 'client' }),
   )
 })
 
-test('a pipeline is one that never answers', async () => {
+test('calls through a pipeline fail at the deadline', async () => {
   const limiter = createLimiter(BUCKET, { name: 'piped', store: redisStore(here.redis.pipeline() as never) })
   await expect(limiter.tryAcquire('ann')).rejects.toMatchObject({ code: 'SLUICE_STORE_ERROR' })
 })

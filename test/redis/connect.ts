@@ -6,17 +6,17 @@ import { createClient, createClientPool } from 'redis'
 import { createClient as createClient4 } from 'redis4'
 import { createClient as createClient5 } from 'redis5'
 
-/** A client that is connected, and how to let go of it. */
+/** A connected client, and how to close it. */
 export interface Connection {
   readonly client: RedisClient
   close(): void
 }
 
-/** A client that a store takes, in a protocol that it speaks. */
+/** A client library with a protocol. */
 export interface Kind {
   readonly name: string
   readonly protocol: 2 | 3
-  /** Connects under a name that the server lists. */
+  /** Connects with a name that CLIENT LIST shows. */
   connect(port: number, name: string): Promise<Connection>
 }
 

@@ -1,19 +1,19 @@
 import { createHash } from 'node:crypto'
 import { type RedisClient, redisStore } from '@sluice/redis'
 import { Redis } from 'ioredis'
-import { type Act, Actor, type Deed, HAMMERED } from './hammered.js'
+import { type Act, Actor, type Deed, HAMMERED } from './hammer-limiters.js'
 
 /*
- * A process that hammers a server and tells its parent what it was answered. Arguments: the port, a name, and for how many
- * milliseconds. It begins when it is sent a message.
+ * A process that makes as many calls as it can, and sends its parent the answers. Arguments: the port, a name, and for how many
+ * milliseconds. It starts at the first message of its parent.
  */
 
 const [port, name = '', ms] = process.argv.slice(2)
 const redis = new Redis(Number(port))
 const IN_FLIGHT = 8
 
-/** The scripts as they are, in one that notes the time that they have read, and how many were run before. */
-function noting(text: string): string {
+/** Wraps a script so that it also returns the time it has read, and how many scripts the server has run. */
+function wrapped(text: string): string {
   return `
 local time
 local real = redis
@@ -31,8 +31,8 @@ return {reply, time[1], time[2], real.call('INCR', 'order')}`
 
 const texts = new Map<string, string>()
 
-/** A client for one who asks one thing after the other, and what the server has noted of the last. */
-function noted() {
+/** A client for one call after the other, and when the server ran the last one. */
+function observed() {
   const last = { atUs: 0, order: 0 }
   const run = async (sha: string, keys: unknown[]) => {
     const text = texts.get(sha)
@@ -50,7 +50,7 @@ function noted() {
     evalsha: (sha, ...keys) => run(sha, keys),
     eval(text, ...keys) {
       const sha = createHash('sha1').update(text).digest('hex')
-      texts.set(sha, noting(text))
+      texts.set(sha, wrapped(text))
       return run(sha, keys)
     },
     scan: redis.scan.bind(redis),
@@ -60,7 +60,7 @@ function noted() {
 }
 
 async function hammer(loop: number, endMs: number): Promise<Deed[]> {
-  const { client, last } = noted()
+  const { client, last } = observed()
   const actor = new Actor(redisStore(client))
   const deeds: Deed[] = []
   const reserved: string[] = []
@@ -68,7 +68,7 @@ async function hammer(loop: number, endMs: number): Promise<Deed[]> {
     const act = anAct(`${name}${loop}-${count}`, reserved)
     const answer = await actor.do(act)
     if (act.verb === 'reserve' && answer.includes('"allowed":true')) reserved.push(`${act.limiter} ${act.id}`)
-    // What has nothing to ask the server is no deed of it.
+    // A call that did not reach the server is left out.
     if (last.order !== (deeds.at(-1)?.order ?? 0)) deeds.push({ ...act, ...last, answer })
   }
   return deeds

@@ -19,12 +19,11 @@ import { cost, gapUs } from '../support/scripts.js'
 import { answerOf, type Counts, move, rested } from './parity.js'
 
 /*
- * Parity of several limiters that decide together: those in memory ask one after the other in one tick, those on a server
- * are one call.
+ * Parity of several limiters that decide together: in memory one after the other in one tick, on a server in one call.
  */
 
-/** What happens to several limiters. */
-export interface JointLife {
+/** Several limiters, and the calls that they get. */
+export interface JointHistory {
   readonly algorithms: readonly Algorithm[]
   readonly steps: readonly JointStep[]
 }
@@ -38,7 +37,7 @@ interface JointStep {
   readonly booking: number
 }
 
-/** Limiters in one place, alone and as one. */
+/** Limiters of one store, alone and combined. */
 interface Members {
   readonly limiters: readonly Limiter[]
   readonly all: Limiter
@@ -82,7 +81,7 @@ const VERBS = {
     1,
     async ({ limiters }: Members, { asks: [ask], algorithm }: JointStep) => {
       const limiter = one(limiters, ask)
-      // Another algorithm could not go back to states that it has left.
+      // States of an algorithm that the limiter has left differ in memory and on a server.
       if (kindOf(limiter) === algorithm.name) await limiter.update(algorithm)
     },
   ],
@@ -90,8 +89,8 @@ const VERBS = {
 
 const LADDER: Ladder = { after: 2, stepsUs: [500, 3000] }
 
-/** Lives of two to four limiters, one of them with one of these algorithms. */
-export function jointLives(algorithms: fc.Arbitrary<Algorithm>): fc.Arbitrary<JointLife> {
+/** Histories of two to five limiters, one of them with one of these algorithms. */
+export function jointHistories(algorithms: fc.Arbitrary<Algorithm>): fc.Arbitrary<JointHistory> {
   const any = fc.oneof(...ALGORITHMS.map(({ algorithm }) => algorithm))
   return fc.record({
     algorithms: fc
@@ -118,25 +117,29 @@ export function jointLives(algorithms: fc.Arbitrary<Algorithm>): fc.Arbitrary<Jo
   })
 }
 
-/** Lives such a life in memory and on a server at once. Returns the answers that differ. */
-export async function jointDifferences(life: JointLife, client: Redis, counts: Counts): Promise<string[]> {
+/** Replays a history in memory and on a server. Returns the answers that differ. */
+export async function jointDifferences(
+  history: JointHistory,
+  client: Redis,
+  counts: Counts,
+): Promise<string[]> {
   const clock = manualClock()
-  const store = redisStore(client, { prefix: `joint-${lives++}`, deadline: '1m' })
+  const store = redisStore(client, { prefix: `joint-${histories++}`, deadline: '1m' })
   const named = (place: number) => ({ name: `limiter ${place}`, clock })
   const memory = membersOf(
-    life.algorithms.map((algorithm, place) => createLimiter(rested(algorithm), named(place))),
+    history.algorithms.map((algorithm, place) => createLimiter(rested(algorithm), named(place))),
   )
   const server = membersOf(
-    life.algorithms.map((algorithm, place) => createLimiter(algorithm, { ...named(place), store })),
+    history.algorithms.map((algorithm, place) => createLimiter(algorithm, { ...named(place), store })),
   )
-  const kinds = life.algorithms.map(({ name }) => name)
+  const kinds = history.algorithms.map(({ name }) => name)
   for (const { limiters } of [memory, server])
     for (const [place, limiter] of limiters.entries()) kindsOf.set(limiter, kinds[place] as string)
-  const had = life.algorithms.map(({ args }) => [args])
+  const had = history.algorithms.map(({ args }) => [args])
   const found: string[] = []
-  counts.lives++
+  counts.histories++
 
-  for (const [index, stated] of life.steps.entries()) {
+  for (const [index, stated] of history.steps.entries()) {
     move(clock, stated.gapUs)
     const step = isNew(stated, had) ? stated : ({ ...stated, verb: 'peek' } as const)
     const [, act] = VERBS[step.verb]
@@ -149,9 +152,9 @@ export async function jointDifferences(life: JointLife, client: Redis, counts: C
     }
     if (isDeepStrictEqual(ours, theirs)) continue
     counts.differences++
-    const told = JSON.stringify({ ...step, algorithm: step.algorithm.args })
+    const described = JSON.stringify({ ...step, algorithm: step.algorithm.args })
     found.push(
-      `step ${index}, ${told}\n  in memory ${JSON.stringify(ours)}\n  on Redis  ${JSON.stringify(theirs)}`,
+      `step ${index}, ${described}\n  in memory ${JSON.stringify(ours)}\n  on Redis  ${JSON.stringify(theirs)}`,
     )
   }
   for (const [place, limiter] of memory.limiters.entries()) {
@@ -164,16 +167,16 @@ export async function jointDifferences(life: JointLife, client: Redis, counts: C
   return found
 }
 
-let lives = 0
+let histories = 0
 
-/** Which kind of algorithm a limiter was made with. */
+/** The name of the algorithm that a limiter was made with. */
 const kindsOf = new WeakMap<Limiter, string>()
 
 function kindOf(limiter: Limiter): string | undefined {
   return kindsOf.get(limiter)
 }
 
-/** Whether a change of options is none that the limiter has had. */
+/** Whether a change of options is new to the limiter. */
 function isNew({ verb, asks, algorithm }: JointStep, had: (readonly number[])[][]): boolean {
   if (verb !== 'updateOne') return true
   const own = had[(asks[0]?.place ?? 0) % had.length] ?? []

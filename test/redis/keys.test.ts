@@ -17,7 +17,7 @@ const here = server()
 const BUCKET = tokenBucket({ limit: 10, window: '1h' })
 const PATIENT = { deadline: '5s' } as const
 
-/** A client of another process, for all that the server knows. */
+/** The connection of a second process. */
 let other: Redis
 beforeAll(() => {
   other = new Redis(here.port)
@@ -30,30 +30,30 @@ beforeEach(async () => {
   store = redisStore(here.redis, PATIENT)
 })
 
-describe('a key on the server is called', () => {
+describe('the key on the server', () => {
   const HASH = /^%23[\w-]{43}$/
   test.each<[what: string, subject: string, between: string | RegExp]>([
-    ['a name', 'ann', 'ann'],
+    ['letters', 'ann', 'ann'],
     ['colons and spaces', 'user: ann of:us', 'user: ann of:us'],
     ['an address', '2001:db8::/56', '2001:db8::/56'],
     ['braces', 'a{b}c', 'a%7Bb%7Dc'],
     ['a brace at its end', 'ann}', 'ann%7D'],
     ['nothing but braces', '{}', '%7B%7D'],
     ['a percent sign', '100%', '100%25'],
-    ['what looks escaped', '%7B', '%257B'],
-    ['what looks hashed', '%23', '%2523'],
-    ['letters of all the world', 'Žofie 日本 🙂', 'Žofie 日本 🙂'],
-    ['letters that compose', 'e\u0301', 'e\u0301'],
-    ['control letters', 'a\0b\r\nc', 'a\0b\r\nc'],
-    ['glob letters', 'a*?[b]\\', 'a*?[b]\\'],
+    ['an escape sequence', '%7B', '%257B'],
+    ['the mark of a hash', '%23', '%2523'],
+    ['letters of many scripts', 'Žofie 日本 🙂', 'Žofie 日本 🙂'],
+    ['a combining letter', 'e\u0301', 'e\u0301'],
+    ['control characters', 'a\0b\r\nc', 'a\0b\r\nc'],
+    ['glob characters', 'a*?[b]\\', 'a*?[b]\\'],
     ['a property of every object', '__proto__', '__proto__'],
     ['128 bytes', 'x'.repeat(128), 'x'.repeat(128)],
     ['128 bytes of 64 letters', 'é'.repeat(64), 'é'.repeat(64)],
     ['129 bytes', 'x'.repeat(129), HASH],
     ['129 bytes of 65 letters', `${'é'.repeat(64)}x`, HASH],
-    ['half a letter', 'a\ud800', HASH],
-    ['the other half', '\udc00a', HASH],
-  ])('%s', async (_, subject, between) => {
+    ['a lone high surrogate', 'a\ud800', HASH],
+    ['a lone low surrogate', '\udc00a', HASH],
+  ])('for a subject: %s', async (_, subject, between) => {
     const limiter = createLimiter(BUCKET, { name: 'per-user', store })
     await limiter.tryAcquire(subject)
     const keys = await here.redis.keys('*')
@@ -66,7 +66,7 @@ describe('a key on the server is called', () => {
     expect(await here.redis.dbsize()).toBe(0)
   })
 
-  test('so that no two subjects share one', () => {
+  test('differs for any two subjects', () => {
     const letters = fc.constantFrom(...'{}%2357BD#:ax é', '\ud800', '\udc00', '🙂')
     const subject = fc.oneof(
       fc.string({ unit: letters, maxLength: 6 }),
@@ -78,7 +78,7 @@ describe('a key on the server is called', () => {
         expect(escaped(a) === escaped(b)).toBe(a === b)
         expect(escaped(a)).toMatch(/^[^{}]*$/)
         expect([a, undefined]).toContain(unescaped(escaped(a)))
-        // Nobody is known by what another is called.
+        // No subject can be spelled like the escaped form of another.
         expect(escaped(escaped(a)) === escaped(a)).toBe(!/[%{}]/.test(escaped(a)))
       }),
       { numRuns: 2000 },
@@ -89,7 +89,7 @@ describe('a key on the server is called', () => {
     expect(new Set(hashes).size).toBe(hashes.length)
   })
 
-  test('so that no two limiters share one', async () => {
+  test('differs for any two limiters', async () => {
     const names = ['a', 'a:penalty', 'a:given', 'penalty', '{a}', 'a}:a', 'token-bucket']
     for (const name of names) {
       const limiter = createLimiter(BUCKET, { name, store })
@@ -116,7 +116,7 @@ describe('a prefix', () => {
     ['app::', 'app::'],
     ['my_app-2.limits:eu', 'my_app-2.limits:eu:'],
     ['p'.repeat(64), `${'p'.repeat(64)}:`],
-  ])('%j is %j', async (prefix, found) => {
+  ])('%j becomes %j', async (prefix, found) => {
     await createLimiter(BUCKET, {
       name: 'n',
       store: redisStore(here.redis, { prefix, ...PATIENT }),
@@ -125,7 +125,7 @@ describe('a prefix', () => {
   })
 
   test.each(['p'.repeat(65), 'my app', 'a*', 'a?', 'a[b', 'a{b', 'a}', 'ä', 'a\n', 'a/b', 'a%'])(
-    '%j is none',
+    '%j is rejected',
     prefix => {
       expect(() => redisStore(here.redis, { prefix })).toThrow(
         expect.objectContaining({ name: 'RangeError', code: 'SLUICE_INVALID_OPTION', option: 'prefix' }),
@@ -133,13 +133,13 @@ describe('a prefix', () => {
     },
   )
 
-  test.each([null, 5, ['app'], {}, true])('%j is none either', prefix => {
+  test.each([null, 5, ['app'], {}, true])('%j is rejected as no string', prefix => {
     expect(() => redisStore(here.redis, { prefix: prefix as never })).toThrow(
       expect.objectContaining({ name: 'TypeError', code: 'SLUICE_INVALID_OPTION', option: 'prefix' }),
     )
   })
 
-  test('keeps apps apart', async () => {
+  test('keeps the keys of two apps apart', async () => {
     const [one, two] = ['one', 'two'].map(prefix => {
       const store = redisStore(here.redis, { prefix, ...PATIENT })
       return { store, limiter: createLimiter(BUCKET, { name: 'n', store }) }
@@ -153,7 +153,7 @@ describe('a prefix', () => {
 })
 
 describe.each(ALGORITHMS)('$name', ({ of }) => {
-  test('has a time to live after every grant, of at least the time to rest', async () => {
+  test('sets a time to live of at least the time to rest', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.record({ verb: fc.nat(4), cost: fc.integer({ min: 1, max: 6 }) }), {
@@ -172,7 +172,7 @@ describe.each(ALGORITHMS)('$name', ({ of }) => {
               if (verb === 4) await booking.cancel()
             }
             const ttls = await ttlsOf(await here.redis.keys('*'))
-            // Read after the time to live, which is no less for it.
+            // Read after the time to live, so the time to rest can only be shorter.
             const { resetAfterMs } = await limiter.peek('ann')
             for (const [key, ttl] of ttls)
               expect(ttl, `${key} of ${window}`).toBeGreaterThanOrEqual(
@@ -185,7 +185,7 @@ describe.each(ALGORITHMS)('$name', ({ of }) => {
     )
   })
 
-  test('writes nothing when it refuses, and when it is looked at', async () => {
+  test('writes nothing for a refusal or a peek', async () => {
     const algorithm = of(3, '1d')
     const limiter = createLimiter(algorithm, { name: 'n', store })
     const joint = createLimiter(BUCKET, { name: 'joint', store })
@@ -206,7 +206,7 @@ describe.each(ALGORITHMS)('$name', ({ of }) => {
       await limiter.release(key, 0)
     }
     const before = await writesOn(here.redis)
-    // Smooth limiters grant any cost to a key at rest, and the next one pays.
+    // Smooth limiters grant any cost to a rested key, and the next caller waits for it.
     const isSmooth = algorithm.name.startsWith('smooth')
     if (!isSmooth) for (const { allowed } of await asks('new')) expect(allowed).toBe(false)
     await looks('new')
@@ -215,7 +215,7 @@ describe.each(ALGORITHMS)('$name', ({ of }) => {
     await limiter.reset('new')
     const between = await writesOn(here.redis)
     expect(await here.redis.dbsize()).toBe(0)
-    // A drain and a reset.
+    // One write by the drain, and one by the reset.
     expect(between - before).toBe(2)
 
     await limiter.drain('ann')
@@ -228,8 +228,8 @@ describe.each(ALGORITHMS)('$name', ({ of }) => {
     expect(await dumped()).toEqual(dumps)
   })
 
-  // fastify/fastify-rate-limit#152 (S43)
-  test('heals from a lost time to live within a window', async () => {
+  // fastify/fastify-rate-limit#152
+  test('sets a lost time to live again with the next grant', async () => {
     const clock = manualClock()
     const limiter = createLimiter(of(2, '500ms'), { name: 'n', clock, store })
     await limiter.drain('ann')
@@ -255,9 +255,9 @@ describe.each(ALGORITHMS)('$name', ({ of }) => {
     ['a state cut short', (key, length) => here.redis.set(key, Buffer.alloc(length - 1))],
     ['a state with something behind it', (key, length) => here.redis.set(key, Buffer.alloc(length + 1))],
     ['a long text', key => here.redis.set(key, 'x'.repeat(100_001))],
-    ['a text of as many letters', (key, length) => here.redis.set(key, 'x'.repeat(length))],
-    ['numbers that are none', (key, length) => here.redis.set(key, Buffer.alloc(length, 0xff))],
-  ])('takes %s in its place for nothing', async (_, put) => {
+    ['a text of the same length', (key, length) => here.redis.set(key, 'x'.repeat(length))],
+    ['NaNs', (key, length) => here.redis.set(key, Buffer.alloc(length, 0xff))],
+  ])('treats %s in its place as a key never seen', async (_, put) => {
     const algorithm = of(5, '1h')
     const limiter = createLimiter(algorithm, { name: 'n', store })
     await limiter.tryAcquire('new')
@@ -285,7 +285,7 @@ describe.each(ALGORITHMS)('$name', ({ of }) => {
   })
 })
 
-test.each(['list', 'text'])('a %s in the place of a penalty is none', async kind => {
+test.each(['list', 'text'])('a %s in the place of a penalty does not block the key', async kind => {
   const limiter = createLimiter(BUCKET, { name: 'n', store })
   const key = 'sluice:{ann}:n:penalty'
   const put = () => (kind === 'list' ? here.redis.rpush(key, 'a') : here.redis.set(key, 'blocked'))
@@ -321,7 +321,7 @@ async function listed(store: RedisStore, name?: string): Promise<string[]> {
   return [...found].toSorted()
 }
 
-describe('a list', () => {
+describe('store.list', () => {
   const NAMES = [
     'a',
     'ab',
@@ -338,14 +338,14 @@ describe('a list', () => {
     'penalty',
   ]
 
-  test('of 1,000 keys has all of them, and those of each name', async () => {
+  test('finds all of 1,000 keys, and those of each limiter', async () => {
     const limiters = NAMES.map(name => createLimiter(BUCKET, { name, store }))
     const keys = Array.from({ length: 1001 }, (_, index) => ({
       limiter: limiters[index % limiters.length] as Limiter<true>,
       key: `${index} {*}:?%`,
     }))
     await Promise.all(keys.map(({ limiter, key }) => limiter.tryAcquire(key)))
-    // What is none of ours, or not a state.
+    // Keys of others, and keys that are no states.
     await here.redis.mset(
       'other',
       '1',
@@ -369,7 +369,7 @@ describe('a list', () => {
     expect(await listed(store, 'nobody')).toEqual([])
   })
 
-  test('of what has been hashed says so', async () => {
+  test('returns no subject for a hashed key', async () => {
     const limiter = createLimiter(BUCKET, { name: 'n', store })
     await limiter.tryAcquire('x'.repeat(129))
     for await (const stored of store.list())
@@ -377,14 +377,14 @@ describe('a list', () => {
     expect(await listed(store)).toHaveLength(1)
   })
 
-  test('of everything under no prefix', async () => {
+  test('finds only keys without a prefix if its prefix is empty', async () => {
     const bare = redisStore(here.redis, { prefix: '', ...PATIENT })
     await createLimiter(BUCKET, { name: 'n', store: bare }).tryAcquire('ann')
     await createLimiter(BUCKET, { name: 'n', store }).tryAcquire('bob')
     expect(await listed(bare)).toEqual(['n ann token-bucket'])
   })
 
-  test('has the keys of every algorithm', async () => {
+  test('finds the keys of every algorithm', async () => {
     for (const { name, of } of ALGORITHMS) await createLimiter(of(5, '1h'), { name, store }).tryAcquire('ann')
     expect(await listed(store)).toEqual(
       ALGORITHMS.map(({ name, of }) => `${name} ann ${of(1, '1s').name}`).toSorted(),
@@ -392,7 +392,7 @@ describe('a list', () => {
   })
 })
 
-describe('what one process does, another sees', () => {
+describe('two processes see the same state', () => {
   test.each(ALGORITHMS)('$name', async ({ of }) => {
     const [mine, yours] = [here.redis, other].map(client =>
       createLimiter(of(5, '1h'), { name: 'n', store: redisStore(client, PATIENT) }),
@@ -411,7 +411,7 @@ describe('what one process does, another sees', () => {
   })
 })
 
-describe('a limiter on a store that is shared', () => {
+describe('the name of a limiter', () => {
   const NEEDS_NAME = expect.objectContaining({
     name: 'TypeError',
     code: 'SLUICE_INVALID_OPTION',
@@ -429,12 +429,12 @@ describe('a limiter on a store that is shared', () => {
     'limitRoute of node:http': options => limitRoute(options),
   }
 
-  test.each(Object.entries(doors))('needs a name: %s', (_, door) => {
+  test.each(Object.entries(doors))('is required: %s', (_, door) => {
     expect(() => door({ ...LIMIT, store })).toThrow(NEEDS_NAME)
     expect(() => door({ ...LIMIT, store, name: 'per-user' })).not.toThrow()
   })
 
-  test('needs a name: rateLimit of Fastify', async () => {
+  test('is required: rateLimit of Fastify', async () => {
     const [nameless, named] = [
       { ...LIMIT, store },
       { ...LIMIT, store, name: 'per-user' },
@@ -443,7 +443,7 @@ describe('a limiter on a store that is shared', () => {
     await fastify().register(onFastify, named)
   })
 
-  test('shares its keys with its like', async () => {
+  test('can be used twice with the same options, and then the keys are shared', async () => {
     const [one, two] = [1, 2].map(() => createLimiter(BUCKET, { name: 'n', store })) as [
       Limiter<true>,
       Limiter<true>,
@@ -453,7 +453,7 @@ describe('a limiter on a store that is shared', () => {
   })
 
   const TAKEN = expect.objectContaining({ code: 'SLUICE_NAME_TAKEN', option: 'name' })
-  test.each(ALGORITHMS)('has its name for itself: $name', ({ of }) => {
+  test.each(ALGORITHMS)('cannot be used twice with different options: $name', ({ of }) => {
     createLimiter(of(5, '1h'), { name: 'n', store })
     expect(() => createLimiter(of(6, '1h'), { name: 'n', store })).toThrow(TAKEN)
     expect(() => createLimiter(of(5, '2h'), { name: 'n', store })).toThrow(TAKEN)
@@ -462,14 +462,14 @@ describe('a limiter on a store that is shared', () => {
     expect(() => createLimiter(of(6, '1h'), { name: 'n', store: redisStore(here.redis) })).not.toThrow()
   })
 
-  test('of another algorithm is another', () => {
+  test('cannot be used with two algorithms', () => {
     const [first, ...others] = ALGORITHMS.map(({ of }) => of(5, '1h'))
     createLimiter(first as typeof BUCKET, { name: 'n', store })
     for (const algorithm of others)
       expect(() => createLimiter(algorithm, { name: 'n', store })).toThrow(TAKEN)
   })
 
-  test('lets go of it with an update', async () => {
+  test('is free for the new options after an update', async () => {
     const changed = tokenBucket({ limit: 20, window: '1h' })
     const limiter = createLimiter(BUCKET, { name: 'n', store })
     await limiter.update(changed)

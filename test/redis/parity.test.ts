@@ -12,12 +12,20 @@ import { redisStore } from '@sluice/redis'
 import fc from 'fast-check'
 import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { ALGORITHMS } from '../support/algorithms.js'
-import { type Counts, differences, type Life, lives, longLives, noCounts, type Step } from './parity.js'
+import {
+  type Counts,
+  differences,
+  type History,
+  histories,
+  longHistories,
+  noCounts,
+  type Step,
+} from './parity.js'
 import { server } from './server.js'
 
-/** Many times as many lives can be lived. */
+/** Multiplies the number of histories. */
 const TIMES = Number(process.env.PARITY_TIMES ?? 1)
-/** So many lives are lived side by side, each with a clock and keys of its own. */
+/** How many histories run at the same time, each with a clock and keys of its own. */
 const AT_ONCE = 24
 const RUNS = 40 * TIMES
 
@@ -32,19 +40,19 @@ function storeOf() {
 }
 
 test.each(ALGORITHMS)(
-  '$name: a server decides as memory does, whatever is done',
+  '$name gives the answers of memory',
   async lawful => {
     const counts = noCounts()
     compared.set(lawful.name, counts)
     const store = storeOf()
-    const several = fc.array(lives(lawful.algorithm, lawful.name), {
+    const several = fc.array(histories(lawful.algorithm, lawful.name), {
       minLength: 1,
       maxLength: AT_ONCE,
       size: 'max',
     })
     await fc.assert(
-      fc.asyncProperty(several, async lives => {
-        const found = await Promise.all(lives.map(life => differences(life, store, counts)))
+      fc.asyncProperty(several, async histories => {
+        const found = await Promise.all(histories.map(history => differences(history, store, counts)))
         expect(found.flat().join('\n')).toBe('')
       }),
       { numRuns: RUNS, interruptAfterTimeLimit: 25_000 * TIMES },
@@ -56,16 +64,19 @@ test.each(ALGORITHMS)(
 )
 
 test(
-  'slidingLog: and over logs that are long',
+  'slidingLog with a long log gives the answers of memory',
   async () => {
     const counts = noCounts()
     compared.set('slidingLog, long', counts)
     const store = storeOf()
     await fc.assert(
-      fc.asyncProperty(fc.array(longLives(), { minLength: 1, maxLength: 12, size: 'max' }), async lives => {
-        const found = await Promise.all(lives.map(life => differences(life, store, counts)))
-        expect(found.flat().join('\n')).toBe('')
-      }),
+      fc.asyncProperty(
+        fc.array(longHistories(), { minLength: 1, maxLength: 12, size: 'max' }),
+        async histories => {
+          const found = await Promise.all(histories.map(history => differences(history, store, counts)))
+          expect(found.flat().join('\n')).toBe('')
+        },
+      ),
       { numRuns: 5 * TIMES, interruptAfterTimeLimit: 25_000 * TIMES },
     )
     expect(counts).toMatchObject({ differences: 0 })
@@ -73,7 +84,7 @@ test(
   30_000 * TIMES,
 )
 
-describe('lives that are seldom lived', () => {
+describe('rare cases give the answers of memory', () => {
   const bucket = (limit: number, window: number, burst = limit) => tokenBucket({ limit, window, burst })
   const BLOCKED: Steps = [
     ['block', { cost: 99 }],
@@ -93,7 +104,7 @@ describe('lives that are seldom lived', () => {
     [name: string, algorithm: Algorithm, steps: Steps, changes?: readonly Algorithm[], maxWait?: number]
   >([
     [
-      'a booking further ahead than the limiter waits by itself',
+      'a booking further ahead than the maxWait of the limiter',
       bucket(1, 1000, 3),
       [
         ['reserve', { cost: 3 }],
@@ -105,7 +116,7 @@ describe('lives that are seldom lived', () => {
       0,
     ],
     [
-      'what is counted after, by a limiter that does not wait',
+      'a charge after the request, by a limiter that does not wait',
       bucket(5, 1000),
       [
         ['tryAcquire', { cost: 5 }],
@@ -116,7 +127,7 @@ describe('lives that are seldom lived', () => {
       0,
     ],
     [
-      'a leaky bucket that has grown',
+      'a leaky bucket whose capacity grows',
       leakyBucket({ limit: 1, window: 1, capacity: 0 }),
       [
         ['update', {}],
@@ -126,7 +137,7 @@ describe('lives that are seldom lived', () => {
       [leakyBucket({ limit: 1, window: 1, capacity: 6 })],
     ],
     [
-      'a leaky bucket that has become one of tokens, which waits for as long as it takes',
+      'a change from leakyBucket to tokenBucket, and a booking without a longest wait',
       leakyBucket({ limit: 1, window: 1, capacity: 0 }),
       [
         ['update', {}],
@@ -137,7 +148,7 @@ describe('lives that are seldom lived', () => {
       [bucket(1, 1)],
     ],
     [
-      'another algorithm, and then other options of that',
+      'a change of the algorithm, and then of its options',
       fixedWindow({ limit: 5, window: 1000 }),
       [
         ['update', {}],
@@ -148,7 +159,7 @@ describe('lives that are seldom lived', () => {
       [bucket(5, 1000), bucket(50, 1000, 60)],
     ],
     [
-      'a line that is cut when the options change',
+      'a change of options after a cancelled booking in the middle of others',
       bucket(1, 1000),
       [
         ['reserve', {}],
@@ -163,7 +174,7 @@ describe('lives that are seldom lived', () => {
       [bucket(1, 1000, 9), bucket(2, 1000, 9)],
     ],
     [
-      'a part of a permit that is owed when the limit becomes 0',
+      'a change to a limit of 0 while part of a permit is booked ahead',
       bucket(1, 1000),
       [
         ['tryAcquire', {}],
@@ -176,7 +187,7 @@ describe('lives that are seldom lived', () => {
       [bucket(0, 1000), bucket(2, 1000)],
     ],
     [
-      'a booking that is given up before others, over the end of a cycle',
+      'a cancelled booking before others, over the end of a cycle',
       cycle({ limit: 5, period: 1000 }),
       [
         ...[5, 4, 2].map(cost => ['reserve', { cost, maxWait: Infinity }] as const),
@@ -185,7 +196,7 @@ describe('lives that are seldom lived', () => {
       ],
     ],
     [
-      'a ladder to its last step, which repeats',
+      'a ladder up to its last step, which repeats',
       bucket(5, 1000),
       [0, 600, 3100, 3100].flatMap(gapUs => [
         ['strike', { gapUs }] as const,
@@ -194,7 +205,7 @@ describe('lives that are seldom lived', () => {
       ]),
     ],
     [
-      'a ladder that is forgotten when the key is blocked by hand',
+      'a block after the ladder has been forgotten',
       bucket(5, 1000),
       [
         ['strike', {}],
@@ -203,10 +214,15 @@ describe('lives that are seldom lived', () => {
         ['tryAcquire', {}],
       ],
     ],
-    ['a key without a limit that is blocked', unlimited(), BLOCKED],
-    ['and one that was limited before', bucket(5, 1000), [['update', {}], ...BLOCKED], [unlimited()]],
+    ['a blocked key of unlimited', unlimited(), BLOCKED],
     [
-      'a burst that nothing comes back of',
+      'a blocked key of unlimited after a change from tokenBucket',
+      bucket(5, 1000),
+      [['update', {}], ...BLOCKED],
+      [unlimited()],
+    ],
+    [
+      'smoothBursty without a burst',
       smoothBursty({ limit: 1, window: 1, maxBurst: 0 }),
       [
         ['reserve', { cost: 1 }],
@@ -215,7 +231,7 @@ describe('lives that are seldom lived', () => {
       ],
     ],
     [
-      'another number of slices',
+      'a change of the number of slices',
       slices(5, 1000, 4),
       [
         ['tryAcquire', { cost: 4 }],
@@ -227,16 +243,16 @@ describe('lives that are seldom lived', () => {
       [slices(5, 1000, 9), slices(6, 2000, 9)],
     ],
   ])('%s', async (_name, algorithm, steps, changes = [], maxWait = undefined) => {
-    const life: Life = {
+    const history: History = {
       algorithm,
       changes,
       maxWait,
       steps: steps.map(([verb, rest]) => ({ ...STEP, ...rest, verb })),
     }
-    expect((await differences(life, storeOf(), noCounts())).join('\n')).toBe('')
+    expect((await differences(history, storeOf(), noCounts())).join('\n')).toBe('')
   })
 
-  test('numbers of slices that come and go leave no key that cannot be read', async () => {
+  test('changing the number of slices back and forth causes no error', async () => {
     const changes = [slices(5, 1000, 9), slices(6, 2000, 9), slices(5, 2000, 4)]
     const steps: Steps = [
       ['tryAcquire', {}],
@@ -244,16 +260,16 @@ describe('lives that are seldom lived', () => {
       ['peek', {}],
       ['release', {}],
     ]
-    const life: Life = {
+    const history: History = {
       algorithm: slices(5, 1000, 4),
       changes,
       maxWait: undefined,
       steps: steps.map(([verb, rest]) => ({ ...STEP, ...rest, verb })),
     }
-    // Memory has forgotten the key, and a server may have found it again.
-    expect((await differences(life, storeOf(), noCounts())).filter(text => text.includes('SLUICE_'))).toEqual(
-      [],
-    )
+    // The answers may differ: memory has forgotten the first key, and the server finds it again.
+    expect(
+      (await differences(history, storeOf(), noCounts())).filter(text => text.includes('SLUICE_')),
+    ).toEqual([])
   })
 })
 
@@ -265,8 +281,8 @@ function table(): string {
   const sum = noCounts()
   for (const counts of compared.values())
     for (const figure of Object.keys(sum) as (keyof Counts)[]) sum[figure] += counts[figure]
-  const head = ['', 'sequences', 'answers', 'decisions', 'granted', 'differences']
-  const rows = [...compared, ['in all', sum] as const].map(([name, counts]) => [
+  const head = ['', 'histories', 'answers', 'decisions', 'granted', 'differences']
+  const rows = [...compared, ['total', sum] as const].map(([name, counts]) => [
     name,
     ...Object.values(counts),
   ])

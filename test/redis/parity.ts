@@ -22,15 +22,15 @@ import { ALGORITHMS } from '../support/algorithms.js'
 import { cost, gapUs } from '../support/scripts.js'
 
 /*
- * Parity: a limiter in memory and one on a server are told the same at the same times, and every answer is to be equal, to
- * the last bit. A life is what happens to one limiter. It is shorter than what memory does before it forgets a key that has
- * rested, and never goes back to options that it has had: a state on the server says under which it was written, and not when.
+ * Parity: a limiter in memory and one on a server get the same calls at the same times, and every answer must be equal, to the
+ * last bit. A history is a limiter and its calls. It is too short for memory to forget a rested key. It never goes back to
+ * options that it had before: a state on the server has the options it was written under, but not which of two times.
  */
 
-/** What happens to one limiter. */
-export interface Life {
+/** A limiter, and the calls that it gets. */
+export interface History {
   readonly algorithm: Algorithm
-  /** What it is changed to, one after the other. */
+  /** The algorithms of its updates, in their order. */
   readonly changes: readonly Algorithm[]
   readonly maxWait: number | undefined
   readonly steps: readonly Step[]
@@ -42,15 +42,15 @@ export interface Step {
   readonly key: string
   readonly cost: number
   readonly maxWait: number | undefined
-  /** Which of the bookings so far is given back. */
+  /** Which booking is given back: the last one is 1. */
   readonly place: number
 }
 
 type Verb = keyof typeof VERBS
 
-/** How many were compared. */
+/** How many things were compared. */
 export interface Counts {
-  lives: number
+  histories: number
   answers: number
   decisions: number
   granted: number
@@ -58,57 +58,57 @@ export interface Counts {
 }
 
 export function noCounts(): Counts {
-  return { lives: 0, answers: 0, decisions: 0, granted: 0, differences: 0 }
+  return { histories: 0, answers: 0, decisions: 0, granted: 0, differences: 0 }
 }
 
-/** What both limiters are asked by; some of it is not for users. */
+/** A limiter with its internal verbs. */
 interface Insider extends Limiter {
   strike(key: string, ladder: Ladder): unknown
   charge(key: string, cost: number): unknown
 }
 
-interface Asked {
+interface Subject {
   readonly limiter: Insider
   readonly bookings: Reservation[]
   readonly changes: Algorithm[]
 }
 
-/** What is done to either limiter, and how often. */
+/** The verbs, and how often each is called. */
 const VERBS = {
-  tryAcquire: [8, ({ limiter }: Asked, { key, cost }: Step) => limiter.tryAcquire(key, { cost })],
+  tryAcquire: [8, ({ limiter }: Subject, { key, cost }: Step) => limiter.tryAcquire(key, { cost })],
   reserve: [
     8,
-    async ({ limiter, bookings }: Asked, { key, cost, maxWait }: Step) => {
+    async ({ limiter, bookings }: Subject, { key, cost, maxWait }: Step) => {
       const booking = await limiter.reserve(key, { cost, maxWait })
       bookings.push(booking)
       return booking
     },
   ],
-  acquire: [2, ({ limiter }: Asked, { key, cost }: Step) => limiter.acquire(key, { cost, maxWait: 0 })],
-  peek: [3, ({ limiter }: Asked, { key, cost }: Step) => limiter.peek(key, { cost })],
-  cancel: [4, ({ bookings }: Asked, { place }: Step) => bookings.at(-place)?.cancel()],
-  refund: [4, ({ bookings }: Asked, { place }: Step) => bookings.at(-place)?.refund()],
-  release: [3, ({ limiter }: Asked, { key, cost }: Step) => limiter.release(key, cost)],
-  drain: [2, ({ limiter }: Asked, { key }: Step) => limiter.drain(key)],
-  charge: [1, ({ limiter }: Asked, { key, cost }: Step) => limiter.charge(key, cost)],
+  acquire: [2, ({ limiter }: Subject, { key, cost }: Step) => limiter.acquire(key, { cost, maxWait: 0 })],
+  peek: [3, ({ limiter }: Subject, { key, cost }: Step) => limiter.peek(key, { cost })],
+  cancel: [4, ({ bookings }: Subject, { place }: Step) => bookings.at(-place)?.cancel()],
+  refund: [4, ({ bookings }: Subject, { place }: Step) => bookings.at(-place)?.refund()],
+  release: [3, ({ limiter }: Subject, { key, cost }: Step) => limiter.release(key, cost)],
+  drain: [2, ({ limiter }: Subject, { key }: Step) => limiter.drain(key)],
+  charge: [1, ({ limiter }: Subject, { key, cost }: Step) => limiter.charge(key, cost)],
   update: [
     2,
-    ({ limiter, changes }: Asked) => {
+    ({ limiter, changes }: Subject) => {
       const [change] = changes.splice(0, 1)
       return change && limiter.update(change)
     },
   ],
-  block: [1, ({ limiter }: Asked, { key, cost }: Step) => limiter.block(key, (1 + cost) / 10)],
-  unblock: [1, ({ limiter }: Asked, { key }: Step) => limiter.unblock(key)],
-  strike: [2, ({ limiter }: Asked, { key }: Step) => limiter.strike(key, LADDER)],
-  reset: [1, ({ limiter }: Asked, { key }: Step) => limiter.reset(key)],
-} satisfies Record<string, readonly [weight: number, act: (asked: Asked, step: Step) => unknown]>
+  block: [1, ({ limiter }: Subject, { key, cost }: Step) => limiter.block(key, (1 + cost) / 10)],
+  unblock: [1, ({ limiter }: Subject, { key }: Step) => limiter.unblock(key)],
+  strike: [2, ({ limiter }: Subject, { key }: Step) => limiter.strike(key, LADDER)],
+  reset: [1, ({ limiter }: Subject, { key }: Step) => limiter.reset(key)],
+} satisfies Record<string, readonly [weight: number, act: (subject: Subject, step: Step) => unknown]>
 
 const LADDER: Ladder = { after: 2, stepsUs: [500, 3000] }
 const KEYS = ['ann', '{bob}%', 'é'.repeat(70)]
 
-/** Lives of limiters with one of these algorithms at first. */
-export function lives(algorithms: fc.Arbitrary<Algorithm>, name: string): fc.Arbitrary<Life> {
+/** Histories of limiters that begin with one of these algorithms. */
+export function histories(algorithms: fc.Arbitrary<Algorithm>, name: string): fc.Arbitrary<History> {
   const change = fc.oneof({ weight: 7, arbitrary: sameAlgorithm(algorithms, name) }, anyAlgorithm)
   return fc
     .record({
@@ -118,12 +118,15 @@ export function lives(algorithms: fc.Arbitrary<Algorithm>, name: string): fc.Arb
       goesBack: fc.boolean(),
       steps: fc.array(step(), { minLength: 1, maxLength: LONGEST, size: 'max' }),
     })
-    .map(life => ({ ...life, changes: neverBack(life.algorithm, life.changes) }))
-    .map(({ goesBack, ...life }) => ({ ...life, steps: life.steps.map(goesBack ? withoutPenalty : onwards) }))
+    .map(history => ({ ...history, changes: neverBack(history.algorithm, history.changes) }))
+    .map(({ goesBack, ...history }) => ({
+      ...history,
+      steps: history.steps.map(goesBack ? withoutPenalty : onwards),
+    }))
 }
 
-/** Lives of sliding logs that grow to hundreds of entries. */
-export function longLives(): fc.Arbitrary<Life> {
+/** Histories of sliding logs that grow to hundreds of entries. */
+export function longHistories(): fc.Arbitrary<History> {
   const log = fc
     .record({ limit: fc.integer({ min: 100, max: 700 }), window: fc.integer({ min: 1, max: 20 }) })
     .map(options => slidingLog(options))
@@ -149,7 +152,7 @@ export function longLives(): fc.Arbitrary<Life> {
       algorithm,
       changes: neverBack(algorithm, changes),
       maxWait: undefined,
-      // What empties the log is rare, or it would not grow.
+      // Verbs and gaps that empty the log are replaced, or it would not grow.
       steps: steps.map(step =>
         step.gapUs > 1000 || RARE.includes(step.verb) ? { ...step, gapUs: 1, verb: 'peek' as const } : step,
       ),
@@ -158,7 +161,7 @@ export function longLives(): fc.Arbitrary<Life> {
 
 const RARE: readonly Verb[] = ['reset', 'drain', 'strike', 'block']
 
-/** Memory may have forgotten a penalty that is over, which a clock that goes back would find again. */
+/** A clock that goes back finds a past penalty again on a server, but memory may have forgotten it. */
 function withoutPenalty(step: Step): Step {
   return step.verb === 'block' || step.verb === 'strike' ? { ...step, verb: 'peek' } : step
 }
@@ -167,7 +170,7 @@ function onwards(step: Step): Step {
   return { ...step, gapUs: Math.abs(step.gapUs) }
 }
 
-/** Memory looks for keys that it may forget once it has been asked that often, or less with new keys. */
+/** After more calls than this, memory looks for keys that it can forget. */
 const LONGEST = 40
 
 const anyAlgorithm = fc.oneof(...ALGORITHMS.map(({ algorithm }) => algorithm))
@@ -183,7 +186,7 @@ function step(): fc.Arbitrary<Step> {
       { weight: 8, arbitrary: gapUs() },
       { weight: 3, arbitrary: fc.constant(0) },
       { weight: 1, arbitrary: fc.integer({ min: 0, max: 100_000_000 }) },
-      // All of them together less than the second by which a server's clock has been set back.
+      // All of them together are less than a second, so that no state counts as written after a change.
       { weight: 1, arbitrary: fc.integer({ min: -20_000, max: -1 }) },
     ),
     key: fc.oneof({ weight: 5, arbitrary: fc.constant('ann') }, fc.constantFrom(...KEYS)),
@@ -199,7 +202,7 @@ function step(): fc.Arbitrary<Step> {
   })
 }
 
-/** With the options of the laws, with large ones, and with those that refuse everything. */
+/** The options of the laws, large options, and limits of 0. */
 function sameAlgorithm(algorithms: fc.Arbitrary<Algorithm>, name: string): fc.Arbitrary<Algorithm> {
   const others = OTHERS[name]
   return others === undefined ? algorithms : fc.oneof({ weight: 3, arbitrary: algorithms }, others)
@@ -217,7 +220,7 @@ const permits = fc.oneof(fc.nat(30), fc.nat(1_000_000))
 const OTHERS: Readonly<Record<string, fc.Arbitrary<Algorithm>>> = {
   tokenBucket: fc
     .record({ ...large, burst: permits })
-    // What takes more than 200 years to come back is no burst.
+    // A burst must refill within 200 years.
     .map(({ limit, window, burst }) =>
       tokenBucket({ limit, window, burst: Math.min(burst, 30 + 10 * limit) }),
     ),
@@ -253,7 +256,7 @@ function bounded(limit: number, windowMs: number): number {
   return Math.min(limit, Math.floor(windowMs * 1000))
 }
 
-/** Without options that it has had, and without a way back to algorithms, or numbers of slices, that it has left. */
+/** Drops changes back to earlier options, or to an algorithm or a number of slices that the limiter has left. */
 function neverBack(first: Algorithm, changes: readonly Algorithm[]): readonly Algorithm[] {
   const kept: Algorithm[] = [first]
   for (const change of changes) {
@@ -267,21 +270,21 @@ function neverBack(first: Algorithm, changes: readonly Algorithm[]): readonly Al
   return kept.slice(1)
 }
 
-/** Whether the one can read the states of the other. */
+/** Whether each can read the states of the other. */
 function isAlike(a: Algorithm, b: Algorithm): boolean {
   return a.name === b.name && a.lanes === b.lanes
 }
 
-/** Lives a life in memory and on a server at once. Returns the answers that differ. */
-export async function differences(life: Life, store: RedisStore, counts: Counts): Promise<string[]> {
+/** Replays a history in memory and on a server. Returns the answers that differ. */
+export async function differences(history: History, store: RedisStore, counts: Counts): Promise<string[]> {
   const clock = manualClock()
-  const options = { name: nextName(), clock, maxWait: life.maxWait }
-  const memory = asked(createLimiter(rested(life.algorithm), options), life.changes.map(rested))
-  const server = asked(createLimiter(life.algorithm, { ...options, store }), life.changes)
+  const options = { name: nextName(), clock, maxWait: history.maxWait }
+  const memory = subjectOf(createLimiter(rested(history.algorithm), options), history.changes.map(rested))
+  const server = subjectOf(createLimiter(history.algorithm, { ...options, store }), history.changes)
   const found: string[] = []
-  counts.lives++
+  counts.histories++
 
-  const compare = async (what: string, act: (asked: Asked) => unknown) => {
+  const compare = async (what: string, act: (subject: Subject) => unknown) => {
     const ours = await answerOf(() => act(memory))
     const theirs = await answerOf(() => act(server))
     counts.answers++
@@ -292,10 +295,10 @@ export async function differences(life: Life, store: RedisStore, counts: Counts)
     found.push(`${what}\n  in memory ${shown(ours)}\n  on Redis  ${shown(theirs)}`)
   }
 
-  for (const [index, step] of life.steps.entries()) {
+  for (const [index, step] of history.steps.entries()) {
     move(clock, step.gapUs)
     const [, act] = VERBS[step.verb]
-    await compare(`step ${index}, ${described(step)}`, asked => act(asked, step))
+    await compare(`step ${index}, ${described(step)}`, subject => act(subject, step))
   }
   for (const key of KEYS)
     for (const cost of [0, 1])
@@ -305,18 +308,18 @@ export async function differences(life: Life, store: RedisStore, counts: Counts)
 
 let names = 0
 
-/** One that no limiter on the store has had. */
+/** A name that no limiter has had. */
 export function nextName(): string {
   return `limiter ${names++}`
 }
 
-/** Memory knows since when there is a limiter; on a server there is no such time, and a key never seen has rested since ever. */
+/** An algorithm whose fresh keys have rested since the epoch, as on a server. In memory they have since the limiter was made. */
 export function rested(algorithm: Algorithm): Algorithm {
   if (algorithm.name !== 'smooth-bursty') return algorithm
   return Object.create(algorithm, { begin: { value: undefined } })
 }
 
-function asked(limiter: Limiter, changes: readonly Algorithm[]): Asked {
+function subjectOf(limiter: Limiter, changes: readonly Algorithm[]): Subject {
   return { limiter: limiter as Insider, bookings: [], changes: [...changes] }
 }
 
@@ -324,7 +327,7 @@ export function move(clock: ManualClock, byUs: number): void {
   clock.set(Math.round(clock.nowUs() + byUs) / 1000)
 }
 
-/** What is to be equal: the figures of a decision or of a refusal, a number, or what was thrown. */
+/** What must be equal: the figures of a decision or of a refusal, a number, or an error. */
 export async function answerOf(act: () => unknown): Promise<unknown> {
   try {
     return figuresOf(await act())

@@ -5,7 +5,7 @@ import { memoryStore } from '@sluice/core'
 import { manualClock } from '@sluice/core/testing'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { asOnRedis } from './algorithms.js'
-import { Actor, type Deed, HAMMERED } from './hammered.js'
+import { Actor, BOUND, type Deed, HAMMERED } from './hammer-limiters.js'
 import { server } from './server.js'
 
 const here = server()
@@ -21,14 +21,14 @@ beforeAll(async () => {
     children.push(fork(file, [String(here.port), name, String(MS)], { execArgv: ['--import', 'tsx'] }))
   await Promise.all(children.map(message))
   for (const child of children) child.send('go')
-  const told = (await Promise.all(children.map(message))) as [Deed[]][]
-  deeds = told.flatMap(([deeds]) => deeds).toSorted((a, b) => a.order - b.order)
+  const reports = (await Promise.all(children.map(message))) as [Deed[]][]
+  deeds = reports.flatMap(([deeds]) => deeds).toSorted((a, b) => a.order - b.order)
 }, 60_000)
 
-/** What a process says next; throws when it ends without. */
+/** The next message of a process. Throws if the process ends first. */
 function message(child: ChildProcess): Promise<unknown[]> {
   const ended = once(child, 'exit').then(([code]) => {
-    throw new Error(`a process has ended with ${code}`)
+    throw new Error(`a process ended with code ${code}`)
   })
   return Promise.race([once(child, 'message'), ended])
 }
@@ -37,7 +37,7 @@ afterAll(() => {
   for (const child of children) child.kill()
 })
 
-test('what processes are answered at once is what one would be, in the order of the server', async () => {
+test('several processes get the answers that one process would get, in the order of the server', async () => {
   const clock = manualClock()
   const model = new Actor(memoryStore(), asOnRedis, clock)
   const differences: unknown[] = []
@@ -55,20 +55,21 @@ test('what processes are answered at once is what one would be, in the order of 
   expect(new Set(deeds.map(({ id }) => id[0])).size).toBe(PROCESSES.length)
 })
 
-test('the order is that of time, and nothing was done twice or left out', () => {
+test('the server ran every call once, in the order of time', () => {
   const orders = deeds.map(({ order }) => order)
   expect(orders).toEqual(Array.from({ length: deeds.length }, (_, index) => index + 1))
   const times = deeds.map(({ atUs }) => atUs)
   expect(times).toEqual(times.toSorted((a, b) => a - b))
 })
 
-test('grants are as many as the bound, and not one more', () => {
+test('the grants reach the bound of the limit exactly', () => {
   const asked = deeds.filter(({ limiter }) => limiter === 'bound')
   const answers = asked.map(({ atUs, answer }): Answer => ({ ...JSON.parse(answer), atUs: BigInt(atUs) }))
   const [first, last] = [answers[0], answers.at(-1)] as [Answer, Answer]
   const granted = answers.filter(({ allowed }) => allowed).length
-  // 300 a second and 50 at once, in units of which a microsecond refills 300.
-  const [limit, permit, burst] = [300n, 1_000_000n, 50n]
+  // In units of which a microsecond refills `limit`.
+  const [limit, burst] = [BigInt(BOUND.limit), BigInt(BOUND.burst)]
+  const permit = 1_000_000n
   let fullAt = first.atUs * limit
   let idle = 0n
   for (const { atUs, allowed } of answers) {
@@ -80,7 +81,7 @@ test('grants are as many as the bound, and not one more', () => {
   }
   const bound = burst + ((last.atUs - first.atUs) * limit - idle) / permit
   console.log(`${asked.length} asks, ${granted} grants, the bound is ${bound}`)
-  // What is left at the end might have been granted too.
+  // Permits left at the end could have been granted too.
   expect(BigInt(granted + last.remaining)).toBe(bound)
   expect(granted).toBeLessThan(asked.length)
 })

@@ -17,7 +17,7 @@ import { nextName } from './parity.js'
 const KEY = 'key'
 const LONG_MS = 86_400_000
 
-/** A client, and a way to wait until nothing that it was asked goes on. */
+/** A client, and a way to wait until all its calls have settled. */
 export class Quiet {
   readonly client: Redis
   #inFlight = 0
@@ -59,7 +59,7 @@ export class Keys {
 
   /** A limiter with one key on the server, and its clock. */
   async open(algorithm: Algorithm, startMs = START_MS): Promise<Key> {
-    // A key never seen has rested since the epoch, which is to be long ago.
+    // A key never seen has rested since the epoch, so the epoch must be long ago.
     const clock = new Clockwork(algorithm.name === 'unlimited' ? startMs + LONG_MS : startMs)
     const limiter = createLimiter(algorithm, {
       name: nextName(),
@@ -73,8 +73,8 @@ export class Keys {
 }
 
 /**
- * The original has nothing stored when it is made, but on a server a key never seen has rested since ever: it is to be
- * spent before, and what was owed for it paid.
+ * The original starts with nothing stored, but on a server a key never seen has rested since the epoch. So all its permits
+ * are spent first, and time goes on until the next one is granted without a wait.
  */
 async function spend(limiter: Limiter<true>, { manual }: Clockwork, permits: number): Promise<void> {
   if (permits === 0) return
@@ -83,7 +83,7 @@ async function spend(limiter: Limiter<true>, { manual }: Clockwork, permits: num
   manual.advance(waitMs)
 }
 
-/** A clock that knows when it is to ring. */
+/** A manual clock that knows its next alarm. */
 class Clockwork implements Clock {
   readonly manual: ManualClock
   readonly #alarms = new Set<number>()
@@ -101,7 +101,7 @@ class Clockwork implements Clock {
     return this.manual.setAlarm?.(...alarm) as Alarm
   }
 
-  /** The next instant up to this one at which it rings. */
+  /** The next alarm up to an instant, or the instant. */
   nextUntil(us: number): number {
     const due = [...this.#alarms].filter(atUs => atUs > this.nowUs() && atUs <= us)
     return Math.min(us, ...due)
@@ -125,7 +125,7 @@ class RedisKey implements Key {
     await this.#quiet.wait()
     const untilUs = Math.round((this.#startMs + ms) * 1000)
     do {
-      // Who is woken asks the server, and is to find the clock where it rang.
+      // A caller that is woken calls the server, and must find the clock at its alarm.
       this.#clock.manual.set(this.#clock.nextUntil(untilUs) / 1000)
       await this.#quiet.wait()
     } while (this.#clock.nowUs() < untilUs)

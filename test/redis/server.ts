@@ -2,7 +2,7 @@ import { Redis } from 'ioredis'
 import { afterAll, beforeAll } from 'vitest'
 import { type RedisServer, startRedis } from '../support/redis-server.js'
 
-/** A server for the tests of a file, and a connection to look into it. */
+/** A server for the tests of one file, and a connection to it. */
 export function server(): { readonly running: RedisServer; readonly port: number; readonly redis: Redis } {
   let running: RedisServer
   let redis: Redis
@@ -27,7 +27,7 @@ export function server(): { readonly running: RedisServer; readonly port: number
   }
 }
 
-/** How often commands have been called since the last time, by name; those of the one who asks are left out. */
+/** How often each command has run since the last call of this function, without the commands of this function. */
 export async function callsOf(redis: Redis): Promise<Record<string, number>> {
   const stats = await redis.info('commandstats')
   await redis.config('RESETSTAT')
@@ -38,13 +38,13 @@ export async function callsOf(redis: Redis): Promise<Record<string, number>> {
   return others
 }
 
-/** How often anything has been written on the server. */
+/** How many writes the server has made. */
 export async function writesOn(redis: Redis): Promise<number> {
   const [, count] = /^rdb_changes_since_last_save:(\d+)/m.exec(await redis.info('persistence')) ?? []
   return Number(count)
 }
 
-/** Whatever begins with a prefix. */
+/** The keys that begin with a prefix. */
 export async function keysUnder(redis: Redis, prefix: string): Promise<string[]> {
   const found = (await redis.keys('*')).filter(key => key.startsWith(prefix))
   return found.toSorted()

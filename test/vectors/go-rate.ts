@@ -1,4 +1,5 @@
 import { type Algorithm, type Reservation, tokenBucket, unlimited } from '@sluice/core'
+import { GO_RATE_RULES } from './go-rate-rules.js'
 import type { Key, OpenKey } from './one-key.js'
 import { type Comparison, near, type Replica, type System, unknownOp } from './replay.js'
 import type { Step } from './traces.js'
@@ -7,6 +8,7 @@ import { wholeRate } from './whole-rate.js'
 /** golang.org/x/time/rate. One of its nanoseconds is one of our microseconds. */
 export const goRate: System = {
   prefix: 'golang.org/x/time/rate',
+  rules: GO_RATE_RULES,
   begin: async (config: GoConfig, open: OpenKey) => new GoRate(config, await open(algorithmOf(config))),
 }
 

@@ -1,4 +1,5 @@
 import { type Algorithm, smoothBursty, smoothWarmingUp, unlimited } from '@sluice/core'
+import { GUAVA_RULES } from './guava-rules.js'
 import type { Key, OpenKey } from './one-key.js'
 import { type Comparison, near, type Replica, type System, unknownOp } from './replay.js'
 import type { Step } from './traces.js'
@@ -7,6 +8,7 @@ import { wholeRate } from './whole-rate.js'
 /** RateLimiter of Guava, bursty and warming up. Its microseconds are ours. */
 export const guava: System = {
   prefix: 'guava-',
+  rules: GUAVA_RULES,
   begin: async (config: GuavaConfig, open: OpenKey) =>
     new Guava(config, await open(algorithmOf(config), (config.startMicros ?? 0) / 1000)),
 }

@@ -1,11 +1,13 @@
 import { slidingLog } from '@sluice/core'
 import type { Key, OpenKey } from './one-key.js'
+import { REDISSON_RULES } from './redisson-rules.js'
 import { type Comparison, type Replica, type System, unknownOp } from './replay.js'
 import type { Case, Step } from './traces.js'
 
 /** RRateLimiter of Redisson, where all clients share one rate that nobody changes and nobody waits. */
 export const redisson: System = {
   prefix: 'redisson',
+  rules: REDISSON_RULES,
   begin: (_, open: OpenKey) => new Redisson(open),
   leavesOut: recorded => (isReplayable(recorded) ? undefined : 'belongs to the shared-configuration work'),
 }

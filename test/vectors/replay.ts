@@ -1,6 +1,7 @@
 import type { Algorithm } from '@sluice/core'
 import { expect } from 'vitest'
 import { OneKey, type OpenKey } from './one-key.js'
+import { isError, type Rule, type Unplayed, unplayedSteps } from './rules.js'
 import type { Case, Step } from './traces.js'
 
 /** One of the original systems, in our words. */
@@ -8,6 +9,8 @@ export interface System {
   /** What the `system` of its traces begins with. */
   readonly prefix: string
   begin(config: object, open: OpenKey): Replica | Promise<Replica>
+  /** What it does that we do not copy. */
+  readonly rules: readonly Rule[]
   /** Why a case cannot be replayed yet. */
   leavesOut?(recorded: Case): string | undefined
 }
@@ -45,21 +48,29 @@ export async function replay(
   }
 }
 
+/** The steps of a case that are not replayed, and why. */
+export function leftOut(system: System, recorded: Case, rules = system.rules): readonly LeftOut[] {
+  const reason = system.leavesOut?.(recorded)
+  if (reason !== undefined) return [...recorded.steps.keys()].map(index => ({ index, reason }))
+  return unplayedSteps(recorded, rules).map(({ index, rule }: Unplayed) => ({ index, reason: rule.reason }))
+}
+
+export interface LeftOut {
+  readonly index: number
+  readonly reason: string
+}
+
 function inMemory(algorithm: Algorithm, startMs?: number): OneKey {
   return new OneKey(algorithm, startMs)
 }
 
 async function play(replica: Replica, step: Step): Promise<Comparison> {
-  if (!isError(step.result)) return replica.play(step)
+  if (!isError(step)) return replica.play(step)
   try {
     return { ours: (await replica.play(step)).ours, theirs: { throws: true } }
   } catch {
     return { ours: { throws: true }, theirs: { throws: true } }
   }
-}
-
-function isError(result: unknown): boolean {
-  return typeof result === 'object' && result !== null && 'error' in result
 }
 
 async function settled(figures: Comparison['ours']): Promise<Record<string, unknown>> {

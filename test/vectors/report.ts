@@ -1,3 +1,4 @@
+import type { LeftOut } from './replay.js'
 import type { Case, Trace } from './traces.js'
 
 /** What was replayed of each file, and what was not. */
@@ -15,12 +16,17 @@ export class Report {
     if (line !== undefined) line.replayed++
   }
 
-  left({ file }: Trace, { name, steps }: Case, left: readonly number[], reason: string): void {
-    const which =
-      left.length === steps.length
-        ? `all ${steps.length} steps`
-        : `steps ${left.map(step => `${step} ${steps[step]?.op}`).join(', ')}`
-    this.#files.get(file)?.left.push(`${name}, ${which}: ${reason}`)
+  left({ file }: Trace, { name, steps }: Case, left: readonly LeftOut[]): void {
+    const reasons = [...new Set(left.map(({ reason }) => reason))]
+    const lines = reasons.map(reason => {
+      const indexes = left.filter(step => step.reason === reason).map(({ index }) => index)
+      const which =
+        indexes.length === steps.length
+          ? `all ${steps.length} steps`
+          : `steps ${indexes.map(index => `${index} ${steps[index]?.op}`).join(', ')}`
+      return `${name}, ${which}: ${reason}`
+    })
+    this.#files.get(file)?.left.push(...lines)
   }
 
   remark(text: string): void {

@@ -1,11 +1,13 @@
 import { type Algorithm, cycle, parseDuration } from '@sluice/core'
 import type { Key, OpenKey } from './one-key.js'
 import { type Comparison, type Replica, type System, unknownOp } from './replay.js'
+import { RESILIENCE4J_RULES } from './resilience4j-rules.js'
 import type { Step } from './traces.js'
 
 /** AtomicRateLimiter of Resilience4j. One of its nanoseconds is one of our microseconds, so that nothing is rounded. */
 export const resilience4j: System = {
   prefix: 'resilience4j',
+  rules: RESILIENCE4J_RULES,
   begin: async (config: Resilience4jConfig, open: OpenKey) =>
     new Resilience4j(config, await open(algorithmOf(config), toMs(config.startNanos ?? 0))),
 }

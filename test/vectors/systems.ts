@@ -4,7 +4,7 @@ import { redisson } from './redisson.js'
 import type { System } from './replay.js'
 import { resilience4j } from './resilience4j.js'
 
-const SYSTEMS: readonly System[] = [guava, resilience4j, goRate, redisson]
+export const SYSTEMS: readonly System[] = [guava, resilience4j, goRate, redisson]
 
 export function systemOf({ system }: { readonly system: string }): System | undefined {
   return SYSTEMS.find(({ prefix }) => system.startsWith(prefix))

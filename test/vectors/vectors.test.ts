@@ -1,11 +1,11 @@
 import { afterAll, describe, expect, test } from 'vitest'
-import { EXCEPTIONS, exceptionOf, leftOut } from './exceptions.js'
-import { replay, type System } from './replay.js'
+import { leftOut, replay } from './replay.js'
 import { Report } from './report.js'
-import { EXPECTED, systemOf } from './systems.js'
-import { type Case, OWN_TRACES, readTraces, type Trace } from './traces.js'
+import { unplayedSteps } from './rules.js'
+import { EXPECTED, SYSTEMS, systemOf } from './systems.js'
+import { OWN_TRACES, readTraces } from './traces.js'
 
-/** Traces of the same form that lie elsewhere can be replayed instead. */
+/** Traces of the same form in another directory can be replayed instead. */
 const directory = process.env.VECTORS_DIR ?? OWN_TRACES
 const traces = readTraces(directory)
 const report = new Report()
@@ -17,48 +17,50 @@ for (const system of EXPECTED)
 for (const trace of traces) {
   const system = systemOf(trace)
   if (system === undefined) {
-    report.remark(`${trace.file}: not replayed, nobody has said how to replay ${trace.system}`)
+    report.remark(`${trace.file}: not replayed, there is no replica of ${trace.system}`)
     continue
   }
   report.file(trace)
-  const planned = trace.cases.map(recorded => ({ recorded, left: reported(trace, system, recorded) }))
+  const planned = trace.cases.map(recorded => ({ recorded, left: leftOut(system, recorded) }))
+  for (const { recorded, left } of planned) report.left(trace, recorded, left)
   describe(trace.file, () => {
     const replayed = planned.filter(({ recorded, left }) => left.length < recorded.steps.length)
     test.for(replayed.map(plan => [plan.recorded.name, plan] as const))('%s', ([, { recorded, left }]) =>
-      replay(system, recorded, left, () => report.replayed(trace)),
+      replay(
+        system,
+        recorded,
+        left.map(({ index }) => index),
+        () => report.replayed(trace),
+      ),
     )
   })
-}
-
-/** The steps of a case that are not copied, for a reason that the report says. */
-function reported(trace: Trace, system: System, recorded: Case): readonly number[] {
-  const { steps, reason } = leftOut(trace, system, recorded)
-  if (reason !== undefined) report.left(trace, recorded, steps, reason)
-  return steps
 }
 
 afterAll(() => console.log(String(report)))
 
 describe('what is not copied', () => {
   const own = readTraces(OWN_TRACES)
+  const recordedOf = (prefix: string) =>
+    own.filter(({ system }) => system.startsWith(prefix)).flatMap(({ cases }) => cases)
+  const rules = SYSTEMS.flatMap(system => system.rules.map(rule => ({ ...rule, rule, system })))
 
-  test.each(EXCEPTIONS)('$case: $reason', ({ instead }) => instead())
+  test.each(rules)('$system.prefix: $reason', ({ instead }) => instead())
 
-  test.each(EXCEPTIONS)('$case of $system is recorded, and cannot be copied whole', async exception => {
-    const trace = own.find(({ system }) => system.startsWith(exception.system))
-    const recorded = trace?.cases.find(({ name }) => name === exception.case)
-    const system = trace && systemOf(trace)
-    if (recorded === undefined || system === undefined) throw new Error(`There is no case ${exception.case}.`)
-    expect(exception.steps?.filter(step => !(step in recorded.steps)) ?? []).toEqual([])
-    await expect(replay(system, recorded)).rejects.toThrow()
+  test.each(rules)('$system.prefix: needs the rule "$reason"', async ({ rule, system }) => {
+    const showing = recordedOf(system.prefix).filter(recorded => unplayedSteps(recorded, [rule]).length > 0)
+    expect(showing).not.toEqual([])
+    for (const recorded of showing) {
+      const others = system.rules.filter(other => other !== rule)
+      const left = unplayedSteps(recorded, others).map(({ index }) => index)
+      await expect(replay(system, recorded, left), recorded.name).rejects.toThrow()
+    }
   })
 
-  test('every quirk is named, or belongs to work that is still to come', () => {
-    const unnamed = own.flatMap(trace => {
-      const quirks = trace.cases.filter(({ quirk }) => quirk)
-      return quirks.filter(quirk => !exceptionOf(trace, quirk) && !systemOf(trace)?.leavesOut?.(quirk))
-    })
-    expect(unnamed).toEqual([])
+  test('every quirk is explained by a rule, or belongs to work that is still to come', () => {
+    const unexplained = SYSTEMS.flatMap(system =>
+      recordedOf(system.prefix).filter(recorded => recorded.quirk && leftOut(system, recorded).length === 0),
+    )
+    expect(unexplained.map(({ name }) => name)).toEqual([])
   })
 
   test('there is a trace of every system', () => {

@@ -1,4 +1,5 @@
-export type { Algorithm, Booking, Policy } from './algorithms/algorithm.js'
+export type { Algorithm, AlgorithmWarning, Booking, Policy } from './algorithms/algorithm.js'
+export { createDecision, type NewDecision } from './algorithms/create-decision.js'
 export { type CycleOptions, cycle } from './algorithms/cycle.js'
 export type { Decision, DecisionCode, DecisionFigures } from './algorithms/decision.js'
 export { type FixedWindowOptions, fixedWindow } from './algorithms/fixed-window.js'

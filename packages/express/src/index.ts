@@ -1,6 +1,5 @@
 import type { Decision } from '@sluice/core'
 import {
-  finish,
   type Host,
   type HttpOptions,
   isRefusal,
@@ -8,6 +7,7 @@ import {
   type RouteLimit,
   routeLimit,
   runLimited,
+  runMiddleware,
 } from '@sluice/core/http'
 import type { NextFunction, Request, RequestHandler, Response } from 'express'
 
@@ -19,7 +19,7 @@ export type RateLimitOptions = HttpOptions<[request: Request, response: Response
 declare global {
   namespace Express {
     interface Request {
-      /** What the limiter decided over this request; undefined where none has. */
+      /** The limiter's decision about this request; undefined if it was not limited. */
       rateLimit?: Decision | undefined
     }
   }
@@ -28,11 +28,12 @@ declare global {
 /**
  * Middleware that limits requests, for an app, a router or a route, on Express 4 and 5.
  *
- * Takes `{ limit, window }` (that many requests at once per client, then one every window / limit) or `{ limiter }`. A
- * request within the limit goes on, with `req.rateLimit` and the RateLimit fields set; one beyond it is answered with
- * 429, Retry-After and a problem+json body, or by `onRefused`. Errors of callbacks go to `next(error)`.
+ * Takes `{ limit, window }` (`limit` requests at once per client, then one every `window / limit`), `{ limiter }` or
+ * `{ policies }`. A request within the limit continues, with `req.rateLimit` and the RateLimit header fields set. A request
+ * over the limit gets status 429, Retry-After and a problem+json body, or the response of `onRefused`. Errors of callbacks
+ * go to `next(error)`.
  *
- * Throws a TypeError or RangeError (with `code` and `option`) for options that are unknown, of a wrong type or out of
+ * Throws a TypeError or RangeError, with `code` and `option`, for an option that is unknown, of the wrong type or out of
  * range.
  *
  * @example
@@ -41,17 +42,17 @@ declare global {
  */
 export function rateLimit(options: RateLimitOptions): RequestHandler {
   const limit = limitOn(options, host)
-  return (req, res, next) => finish(() => limit(req, res), next, failing(res, next))
+  return (req, res, next) => runMiddleware(() => limit(req, res), next, failing(res, next))
 }
 
 export default rateLimit
 
-// biome-ignore lint/suspicious/noExplicitAny: a handler of whatever parameters, query and body.
+// biome-ignore lint/suspicious/noExplicitAny: a handler of any parameters, query and body.
 type Handled = [req: Request<any, any, any, any>, res: Response<any, any>, next: NextFunction]
 
 /**
- * Limits one handler, with the options of `rateLimit`; also as a standard method decorator on a controller's method. Called
- * by another handler without `next`, it hands errors to the route's.
+ * Limits one handler, with the options of `rateLimit`; also works as a standard decorator of a method. If another handler
+ * calls the limited one without `next`, errors go to the `next` of the route.
  *
  * @example
  * app.get('/search', limitRoute({ limit: 10, window: '1m', name: 'search' })((req, res) => res.json([])))
@@ -64,15 +65,14 @@ type Handled = [req: Request<any, any, any, any>, res: Response<any, any>, next:
 export function limitRoute(options: RateLimitOptions): RouteLimit<Handled> {
   const limit = limitOn(options, host)
   return routeLimit<Handled>(([req, res, next], handle) =>
-    // A handler that is called by another one has no `next` of its own.
     runLimited(() => limit(req, res), handle, failing(res, next ?? req.next)),
   )
 }
 
-/** Hands errors to Express, or to whoever called a handler without `next`. */
+/** Passes errors to Express, or throws them to the caller if there is no `next`. */
 function failing(res: Response, next: NextFunction | undefined) {
   return (error: unknown, byHandler = false) => {
-    // A refusal whose answer fails is an error of ours, not of the client.
+    // A refusal may have set its status already, and then `onRefused` failed: that is an error of the server.
     if (!res.headersSent && !byHandler && !isRefusal(error)) res.statusCode = 500
     if (next === undefined) throw error
     next(error)

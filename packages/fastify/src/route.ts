@@ -1,31 +1,32 @@
 import { routeLimit } from '@sluice/core/http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { type Limiting, limiting, type RouteLimitOptions } from './limiting.js'
+import { type Limiting, limiting } from './limiting.js'
+import type { RouteLimitOptions } from './options.js'
 
-// biome-ignore lint/suspicious/noExplicitAny: a handler of whatever route.
+// biome-ignore lint/suspicious/noExplicitAny: a handler of any route.
 type Handled = [request: FastifyRequest<any>, reply: FastifyReply<any>]
 
-/** A limit of a route: a hook for its options, or a function to be put around its handler. */
+/** The limit of a route: use it as a hook of the route, or call it with the route's handler. */
 export interface RouteLimit {
-  // biome-ignore lint/suspicious/noExplicitAny: a handler may be a method of anything.
+  // biome-ignore lint/suspicious/noExplicitAny: a handler may be a method of any class.
   <Handler extends (this: any, ...args: Handled) => unknown>(
     handler: Handler,
     context?: ClassMethodDecoratorContext,
   ): Alike<Handler>
-  // biome-ignore lint/suspicious/noExplicitAny: hooks of whatever route.
+  // biome-ignore lint/suspicious/noExplicitAny: a hook of any route.
   (request: FastifyRequest<any>, reply: FastifyReply<any>, next: (error?: Error) => void): void
 }
 
-/** Spelt out, because Fastify takes what might return anything for a hook that returns a promise. */
+/** The type of a handler, spelled out: Fastify takes a function that may return anything for an asynchronous hook. */
 type Alike<Handler extends (...args: never) => unknown> = (
   this: ThisParameterType<Handler>,
   ...args: Parameters<Handler>
 ) => ReturnType<Handler>
 
 /**
- * Limits one route, with the options of `rateLimit`: around a handler, before a controller's method as a standard method
- * decorator, or as a hook of the route, which decides before the body is read. Needs no plugin, and does not hear of the
- * server's end: what it holds then ends with its own wait.
+ * Limits one route, with the options of `rateLimit`. Call the result with a handler, use it as a standard decorator of a
+ * method, or use it as a hook of the route, which decides before the body is read. It works without the plugin, but then
+ * requests that wait for permits go on waiting when the server closes; `app.rateLimit` ends their wait.
  *
  * @example
  * app.get('/search', limitRoute({ limit: 10, window: '1m', name: 'search' })(search))
@@ -40,7 +41,7 @@ export function limitRoute(options: RouteLimitOptions): RouteLimit {
   return limitOf(limiting(options))
 }
 
-/** Either use of a limit, told apart by what it is called with. */
+/** One function for both uses of a limit: called with a request it is a hook, otherwise it wraps a handler. */
 export function limitOf({ limit, around }: Limiting): RouteLimit {
   const decorate = routeLimit<Handled>(([request, reply], handle) => around(request, reply, handle))
   const hookOrHandler = (first: unknown, ...others: [never, never]) =>

@@ -2,14 +2,14 @@ import type { ServerResponse } from 'node:http'
 import type { Field } from '@sluice/core/http'
 
 /**
- * Adds fields, as the response carries them by now, to the `headers` of an error: Koa's answer to an error has no
- * others. What the error says itself stays. An error may be thrown for many requests, a constant for instance, and must
- * not take the figures of one client to the next.
+ * Copies fields from the response to the `headers` of an error, because Koa removes all other fields when it responds to an
+ * error. Fields that the error has itself stay. One error object may be thrown for many requests, so the fields of the
+ * previous request are removed first.
  */
 export function keepFields(fields: readonly Field[], response: ServerResponse, error: unknown): void {
   if (typeof error !== 'object' || error === null || response.headersSent) return
   const headers = (error as { headers?: unknown }).headers ?? {}
-  // A Headers object, of a failed fetch say: Koa reads none of it, but the app may.
+  // Koa cannot read a Headers object, such as that of a failed fetch, but the app may need it.
   if (typeof headers !== 'object' || 'get' in headers) return
   const before = given.get(headers)
   const own = before === undefined || before.response === response ? headers : before.own
@@ -22,5 +22,5 @@ export function keepFields(fields: readonly Field[], response: ServerResponse, e
   if (Reflect.set(error, 'headers', kept)) given.set(kept, { response, own: before?.own ?? own })
 }
 
-/** The headers we have given to errors, for which response, and what the error had itself. */
+/** For each `headers` object that was set here: its response, and the headers that the error had itself. */
 const given = new WeakMap<object, { readonly response: ServerResponse; readonly own: object }>()

@@ -3,18 +3,15 @@ import {
   asError,
   createGuard,
   dropOnRedirect,
-  type Field,
-  FOREIGN,
   type Host,
   type HttpOptions,
-  type Refusal,
   type RouteLimit,
-  refusedError,
   routeLimit,
   writeFields,
 } from '@sluice/core/http'
 import type { Context, Middleware, Next, ParameterizedContext } from 'koa'
 import { keepFields } from './errors.js'
+import { answerWith, throwRefusal } from './refuse.js'
 
 export type { Ending, Refusal, RefusedError } from '@sluice/core/http'
 
@@ -23,7 +20,7 @@ export type RateLimitOptions = HttpOptions<[ctx: Context]>
 
 declare module 'koa' {
   interface DefaultState {
-    /** What the limiter decided over this request; undefined where none has. */
+    /** The limiter's decision about this request; undefined if it was not limited. */
     rateLimit?: Decision | undefined
   }
 }
@@ -31,11 +28,12 @@ declare module 'koa' {
 /**
  * Middleware that limits requests, for an app, a router or a route, on Koa 2 and 3.
  *
- * Takes `{ limit, window }` (that many requests at once per client, then one every window / limit) or `{ limiter }`. A
- * request within the limit goes on, with `ctx.state.rateLimit` and the RateLimit fields set; one beyond it is answered
- * with 429, Retry-After and a problem+json body, or by `onRefused`, or thrown. Errors of callbacks are thrown.
+ * Takes `{ limit, window }` (`limit` requests at once per client, then one every `window / limit`), `{ limiter }` or
+ * `{ policies }`. A request within the limit continues, with `ctx.state.rateLimit` and the RateLimit header fields set. A
+ * request over the limit gets status 429, Retry-After and a problem+json body, or the response of `onRefused`. Errors of
+ * callbacks are thrown, and with `throws: true` refusals too.
  *
- * Throws a TypeError or RangeError (with `code` and `option`) for options that are unknown, of a wrong type or out of
+ * Throws a TypeError or RangeError, with `code` and `option`, for an option that is unknown, of the wrong type or out of
  * range.
  *
  * @example
@@ -54,7 +52,7 @@ export function rateLimit(options: RateLimitOptions): Middleware {
 
     ctx.state.rateLimit = verdict.decision
     if (ctx.headerSent) {
-      // Somebody began to answer while the key was looked for: no field can be said any more, and no refusal.
+      // Other code began the response during an asynchronous decision: too late for header fields and for a refusal.
       if (ctx.res.writableEnded) return
       return verdict.outcome === 'allowed' ? next() : leave(ctx)
     }
@@ -73,11 +71,11 @@ export function rateLimit(options: RateLimitOptions): Middleware {
 
 export default rateLimit
 
-// biome-ignore lint/suspicious/noExplicitAny: a handler of whatever state, context and body.
+// biome-ignore lint/suspicious/noExplicitAny: a handler of any state, context and body.
 type Handled = [ctx: ParameterizedContext<any, any, any>, next: Next]
 
 /**
- * Limits one handler, with the options of `rateLimit`; also as a standard method decorator on a controller's method.
+ * Limits one handler, with the options of `rateLimit`; also works as a standard decorator of a method.
  *
  * @example
  * router.get('/search', limitRoute({ limit: 10, window: '1m', name: 'search' })(ctx => { ctx.body = [] }))
@@ -104,12 +102,7 @@ const host: Host<[Context]> = {
   },
 }
 
-/** As an HttpError of Koa's. */
-function throwRefusal(ctx: Context, refusal: Refusal, fields: readonly Field[]): never {
-  return ctx.throw(refusal.status, refusal.problem.title, { ...refusedError(refusal, fields, ctx.res) })
-}
-
-/** To Koa nothing at all, thrown by a callback, is no error. */
+/** Turns a thrown value that Koa would not take for an error, such as undefined, into one. */
 async function failing<T>(act: () => T | PromiseLike<T>): Promise<T> {
   try {
     return await act()
@@ -118,27 +111,7 @@ async function failing<T>(act: () => T | PromiseLike<T>): Promise<T> {
   }
 }
 
-/** Answers by `onRefused`, and with the problem unless that has set a body or a status, or answers past Koa. */
-function answerWith(onRefused: RateLimitOptions['onRefused']) {
-  return async (ctx: Context, refusal: Refusal): Promise<void> => {
-    ctx.status = refusal.status
-    const { body } = ctx
-    try {
-      await onRefused?.(ctx, refusal)
-    } catch (error) {
-      // A refusal whose answer fails is an error of ours, not of the client.
-      ctx.status = 500
-      throw error
-    }
-    if (ctx.body !== body || ctx.status !== refusal.status || ctx.headerSent || ctx.respond === false) return
-    // An earlier middleware may have described a body of its own.
-    for (const name of FOREIGN) ctx.remove(name)
-    ctx.set('Content-Type', refusal.body.type)
-    ctx.body = refusal.body.text
-  }
-}
-
-/** Ends a request that nobody can be answered. */
+/** Closes the connection of a request that cannot get a response. */
 function leave(ctx: Context): void {
   if (ctx.res.writableEnded) return
   ctx.respond = false

@@ -1,12 +1,12 @@
-import { createHash } from 'node:crypto'
 import { invalid } from '@sluice/core/store'
+import type { Script } from './scripts/script.js'
 
 /*
- * Clients are told apart by what they offer, not by what they are called, so that none of them is a dependency: ioredis and
- * what is made like it (iovalkey), and node-redis.
+ * No client is a dependency. A client is recognized by its methods: `evalsha` means ioredis or iovalkey, `evalSha` means
+ * node-redis.
  */
 
-// biome-ignore lint/suspicious/noExplicitAny: clients have many signatures of one method, and ours is one of them.
+// biome-ignore lint/suspicious/noExplicitAny: each client overloads these methods in its own way.
 type Anything = any
 
 /** A client like that of ioredis 5 and 6. */
@@ -25,25 +25,14 @@ export interface NodeRedisLike {
   unlink(...args: Anything[]): Promise<unknown>
 }
 
-/** A client that is connected, or will be. */
+/** A client of Redis or Valkey, connected or not yet. */
 export type RedisClient = IoredisLike | NodeRedisLike
 
-/** A script and the hash that the server knows it by. */
-export class Script {
-  readonly text: string
-  readonly sha: string
-
-  constructor(text: string) {
-    this.text = text
-    this.sha = createHash('sha1').update(text).digest('hex')
-  }
-}
-
-/** What we do with a client. */
+/** The commands that the store uses, the same for every client. */
 export interface Commands {
   /**
-   * One EVALSHA, and an EVAL only when the server does not know the script; no other error is retried. The reply is `read`
-   * in the promise that looks for the error, because this lies on every decision.
+   * Runs a script by EVALSHA, and by EVAL if the server does not know it. No other error is retried. `read` runs in the same
+   * `then` that handles the error, because one more promise would slow down every decision.
    */
   run<T>(
     script: Script,
@@ -51,15 +40,15 @@ export interface Commands {
     argument: string,
     read: (reply: unknown) => T,
   ): Promise<Awaited<T>>
-  /** One step of a SCAN; the cursor is '0' at the start and at the end. */
+  /** One step of a SCAN. The cursor is '0' at the start and at the end. */
   scan(cursor: string, pattern: string, count: number): Promise<readonly [cursor: string, keys: string[]]>
   unlink(keys: readonly string[]): Promise<unknown>
 }
 
-/** Throws for what is no client of Redis. */
+/** The commands of a client. Throws a TypeError for a value that is no client. */
 export function commandsOf(client: unknown): Commands {
   const { evalsha, evalSha } = (client ?? {}) as Partial<IoredisLike & NodeRedisLike>
-  // What is decided together may lie on several servers of a cluster.
+  // One call may use keys of several subjects, which a cluster keeps on several servers.
   const { isCluster, nodeClient } = (client ?? {}) as { isCluster?: unknown; nodeClient?: unknown }
   if (isCluster === true || nodeClient !== undefined)
     throw invalid(TypeError, 'client', 'a client of one server, not of a cluster', client)
@@ -73,7 +62,7 @@ function ioredis(client: IoredisLike): Commands {
     run: (script, keys, argument, read) =>
       client.evalsha(script.sha, keys.length, ...keys, argument).then(
         read,
-        orUnknown(() => client.eval(script.text, keys.length, ...keys, argument).then(read)),
+        onUnknownScript(() => client.eval(script.text, keys.length, ...keys, argument).then(read)),
       ),
     scan: (cursor, pattern, count) => client.scan(cursor, 'MATCH', pattern, 'COUNT', count),
     unlink: keys => client.unlink(...keys),
@@ -86,27 +75,27 @@ function nodeRedis(client: NodeRedisLike): Commands {
       const options = { keys, arguments: [argument] }
       return client.evalSha(script.sha, options).then(
         read,
-        orUnknown(() => client.eval(script.text, options).then(read)),
+        onUnknownScript(() => client.eval(script.text, options).then(read)),
       )
     },
     async scan(cursor, pattern, count) {
-      // Version 4 takes and gives the cursor as a number.
-      const next = await scanned(client, cursor, { MATCH: pattern, COUNT: count })
+      // In version 4 the cursor is a number.
+      const next = await scan(client, cursor, { MATCH: pattern, COUNT: count })
       return [String(next.cursor), next.keys]
     },
     unlink: keys => client.unlink(keys),
   } as Commands
 }
 
-/** Goes on where the server has lost a script, and with the error otherwise. */
-function orUnknown<T>(retry: () => Promise<T>): (error: unknown) => Promise<T> {
+/** Retries if the server does not know the script, and throws any other error. */
+function onUnknownScript<T>(retry: () => Promise<T>): (error: unknown) => Promise<T> {
   return error => {
     if (String((error as Error | undefined)?.message).startsWith('NOSCRIPT')) return retry()
     throw error
   }
 }
 
-async function scanned(client: NodeRedisLike, cursor: string, options: object) {
+async function scan(client: NodeRedisLike, cursor: string, options: object) {
   try {
     return await client.scan(cursor, options)
   } catch (error) {

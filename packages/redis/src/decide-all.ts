@@ -1,117 +1,123 @@
 import type { Booked } from '@sluice/core'
 import type { Together, TogetherAsk } from '@sluice/core/store'
 import type { Commands } from './clients.js'
-import { CONVERT_ATTEMPTS, changedTooFast, type Present, type RedisLedger } from './redis-ledger.js'
-import { argsIn, bookedIn, noReply, numberIn } from './replies.js'
-import { type Company, companyOf } from './twins.js'
+import { CONVERT_ATTEMPTS, type Conversion, changedTooFast, type OptionsHistory } from './conversions.js'
+import type { Mode, OptionsVersion } from './options-version.js'
+import { bookedIn, staleArgsIn, unexpectedReply } from './replies.js'
+import type { Script } from './scripts/script.js'
+import { jointScriptOf } from './scripts/script-cache.js'
+import { numberOf } from './scripts/twins.js'
 
-/** Several asks of one server in one call, whatever their subjects; all of them are charged, or none. */
-export function decideTogether(commands: Commands, nextId: () => string): Together {
+/** What deciding over several ledgers at once needs of each. */
+export interface JointLedger {
+  readonly options: OptionsHistory
+  /** The keys of a subject on the server. */
+  keysOf(key: string): readonly [state: string, penalty: string]
+  /** The time of a clock that replaces the server's; false for the server's time. */
+  nowUs(): number | false
+}
+
+/** Makes what decides over several ledgers of one store in one call. All asks are charged, or none. */
+export function decideAll(commands: Commands, nextId: () => string): Together {
   return {
     decide(asks, commit, books) {
-      const merged = mergedByKey(asks)
+      const targets = targetsOf(asks)
       const mode = commit ? (books ? 2 : 1) : 0
-      const told = (replies: readonly unknown[]) => answersOf(asks, merged, replies)
-      const company = companyOf(merged.map(({ present }) => present.terms.twin))
-      const keys = merged.flatMap(({ keys }) => keys)
-      // The short script knows no limit of 0.
-      const script = company.script(merged.some(({ present }) => present.terms.isClosed))
-      return commands.run(script, keys, argumentOf(company, merged, mode), reply =>
-        argsIn(reply) === undefined
-          ? told(reply as readonly unknown[])
-          : converted(company, keys, merged, mode, reply as readonly unknown[]).then(told),
+      const read = (replies: readonly unknown[]) => answersOf(asks, targets, replies)
+      const keys = targets.flatMap(({ keys }) => keys)
+      const twins = targets.map(({ options }) => options.twin)
+      // The fast script has no code for limits of 0.
+      const script = jointScriptOf(
+        twins,
+        targets.some(({ options }) => options.isZeroLimit),
+      )
+      return commands.run(script, keys, argumentOf(targets, mode), reply =>
+        staleArgsIn(reply) === undefined
+          ? read(reply as readonly unknown[])
+          : convert(jointScriptOf(twins, true), keys, targets, mode, reply as readonly unknown[]).then(read),
       ) as Promise<readonly Booked[]>
     },
   }
 
   function answersOf(
     asks: readonly TogetherAsk[],
-    merged: readonly Merged[],
+    targets: readonly Target[],
     replies: readonly unknown[],
   ): readonly Booked[] {
-    if (!Array.isArray(replies) || replies.length !== merged.length * (Array.isArray(replies[0]) ? 1 : 2))
-      throw noReply()
+    if (!Array.isArray(replies) || replies.length !== targets.length * (Array.isArray(replies[0]) ? 1 : 2))
+      throw unexpectedReply()
     const answers: Booked[] = new Array(asks.length)
-    for (const [index, ask] of merged.entries()) {
-      const booked = bookedIn(replyAt(replies, index), ask.cost, ask.present.era, nextId)
-      for (const place of ask.places) answers[place] = { decision: booked.decision }
-      // The first of those that ask the same has the booking of all.
-      answers[ask.places[0] as number] = booked
+    for (const [index, { cost, options, places }] of targets.entries()) {
+      const booked = bookedIn(replyAt(replies, index), cost, options, nextId)
+      for (const place of places) answers[place] = { decision: booked.decision }
+      // The first of the merged asks has the booking of all of them.
+      answers[places[0] as number] = booked
     }
     return answers
   }
 
-  /** Asks again, with how the states that were written under other args are to be converted. */
-  async function converted(
-    company: Company,
+  /** Runs the script again, with the conversions of the states that were written under other args. */
+  async function convert(
+    script: Script,
     keys: readonly string[],
-    asks: readonly Merged[],
-    mode: number,
+    targets: readonly Target[],
+    mode: Mode,
     first: readonly unknown[],
   ): Promise<readonly unknown[]> {
     let reply = first
-    for (let attempt = 0; attempt < CONVERT_ATTEMPTS * asks.length; attempt++) {
-      const [, place, ...args] = reply.map((part, index) => (index === 0 ? 0 : numberIn(part)))
-      const { ledger, present, conversions } = asks[(place as number) - 1] as Merged
-      conversions.splice(0, Infinity, ...ledger.conversionsFrom(args, present))
-      const argument = argumentOf(company, asks, mode)
-      reply = await commands.run(company.script(true), keys, argument, reply => reply as readonly unknown[])
-      if (argsIn(reply) === undefined) return reply
+    for (let attempt = 0; attempt < CONVERT_ATTEMPTS * targets.length; attempt++) {
+      const [place, ...args] = staleArgsIn(reply) as readonly number[]
+      const target = targets[(place as number) - 1] as Target
+      target.conversions = target.ledger.options.conversionsFrom(args, target.options)
+      const argument = argumentOf(targets, mode)
+      reply = await commands.run(script, keys, argument, reply => reply as readonly unknown[])
+      if (staleArgsIn(reply) === undefined) return reply
     }
     throw changedTooFast()
   }
 }
 
-/** The reply of one of several asks: one of a list, or two figures of plain grants. */
+/** The reply to one of several asks, out of a list of replies, or of a list of two figures for each. */
 function replyAt(replies: readonly unknown[], place: number): unknown {
   return Array.isArray(replies[0]) ? replies[place] : replies.slice(2 * place, 2 * place + 2)
 }
 
-interface Merged {
-  readonly ledger: RedisLedger
-  readonly present: Present
+/** One key, and all that is asked of it. */
+interface Target {
+  readonly ledger: JointLedger
+  readonly options: OptionsVersion
   readonly keys: readonly [state: string, penalty: string]
   readonly isCheck: boolean
-  /** Where the asks stand that are one here. */
+  /** The places of the asks that were merged. */
   readonly places: number[]
-  readonly conversions: unknown[]
+  conversions: readonly Conversion[]
   cost: number
 }
 
-/** Limiters of one name share their keys; what they ask of one key is one ask. */
-function mergedByKey(asks: readonly TogetherAsk[]): readonly Merged[] {
-  const merged: Merged[] = []
-  for (let place = 0; place < asks.length; place++) {
-    const { ledger, key, cost, isCheck = false } = asks[place] as TogetherAsk
-    const own = ledger as RedisLedger
-    const keys = own.keysOf(key)
-    const same = merged.find(other => other.keys[0] === keys[0] && other.isCheck === isCheck)
-    if (same === undefined)
-      merged.push({
-        ledger: own,
-        present: own.present,
-        keys,
-        isCheck,
-        places: [place],
-        conversions: [],
-        cost,
-      })
-    else {
+/** Limiters of one name share their keys, so the costs that they ask of one key add up. */
+function targetsOf(asks: readonly TogetherAsk[]): readonly Target[] {
+  const targets: Target[] = []
+  for (const [place, { ledger: asked, key, cost, isCheck = false }] of asks.entries()) {
+    // Only ledgers of this package have `decideAll` as their `together`.
+    const ledger = asked as unknown as JointLedger
+    const keys = ledger.keysOf(key)
+    const same = targets.find(other => other.keys[0] === keys[0] && other.isCheck === isCheck)
+    if (same === undefined) {
+      const options = ledger.options.current
+      targets.push({ ledger, options, keys, isCheck, places: [place], conversions: [], cost })
+    } else {
       same.cost += cost
       same.places.push(place)
     }
   }
-  return merged
+  return targets
 }
 
-/** As together.lua.ts takes it. */
-function argumentOf(company: Company, asks: readonly Merged[], mode: number): string {
-  let told = ''
-  for (const { present, cost, isCheck, conversions } of asks) {
-    const { algorithm, text } = present.terms
-    const changes = conversions.length === 0 ? '[]' : JSON.stringify(conversions)
-    const number = company.names.indexOf(algorithm.name) + 1
-    told += `${told === '' ? '' : ','}[${number},${text},${cost},${isCheck},${changes}]`
-  }
-  return `[${mode},${(asks[0] as Merged).ledger.nowUs()},[${told}]]`
+/** The argument of scripts/decide-all.lua.ts. */
+function argumentOf(targets: readonly Target[], mode: Mode): string {
+  const asks = targets.map(({ options, cost, isCheck, conversions }) => {
+    const { twin, parametersJson } = options
+    return `[${numberOf(twin)},${parametersJson},${cost},${isCheck},${JSON.stringify(conversions)}]`
+  })
+  return `[${mode},${(targets[0] as Target).ledger.nowUs()},[${asks.join()}]]`
 }

@@ -1,57 +1,57 @@
 import type { Algorithm, Booked, Booking, Clock, Decision, Ledger } from '@sluice/core'
-import { type Era, type Ladder, sameArgs, systemClock, type Together } from '@sluice/core/store'
+import { type Ladder, sameArgs, systemClock, type Together } from '@sluice/core/store'
 import type { Commands } from './clients.js'
+import { CONVERT_ATTEMPTS, changedTooFast, conversionsBetween, OptionsHistory } from './conversions.js'
+import type { JointLedger } from './decide-all.js'
 import { escaped } from './key-names.js'
-import { argsIn, bookedIn, decisionIn, numberIn, type RedisBooking } from './replies.js'
-import { penaltyScript } from './scripts/penalty-script.js'
-import type { Twin } from './scripts/twin.js'
-import { scriptsOf, twinOf } from './twins.js'
+import { type Mode, OptionsVersion } from './options-version.js'
+import { bookedIn, decisionIn, numberIn, type RedisBooking, staleArgsIn } from './replies.js'
+import { penaltyScript } from './scripts/penalty.lua.js'
 
-/** What the ledgers of one store have in common. */
-export interface Shelf {
+/** What the ledgers of one store share. */
+export interface StoreContext {
   readonly commands: Commands
   readonly prefix: string
   readonly together: Together
-  /** A text that no other booking of any process has. */
+  /** Returns a string that no other booking of any process has. */
   nextId(): string
-  /** Hears that a limiter has other options. */
-  changed(name: string, algorithm: Algorithm): void
+  /** Called when the options of a limiter change. */
+  onUpdate(name: string, algorithm: Algorithm): void
 }
 
-/** The keys of one limiter on a server. Every decision is one call, made by the server's clock. */
-export class RedisLedger implements Ledger<true> {
+/** The keys of one limiter on a server. Each decision is one call, by the server's clock. */
+export class RedisLedger implements Ledger<true>, JointLedger {
   readonly async = true
-  private readonly shelf: Shelf
+  readonly options: OptionsHistory
+  private readonly context: StoreContext
   private readonly name: string
   private readonly clock: Clock
-  /** The first of the latest eras of this process, how many came after it, and what holds now. */
-  private firstEra: Era
-  private erasSince = 0
-  present: Present
-  private readonly penaltyTail: string
+  private readonly penaltyEnd: string
+  private stateEnd: string
 
-  constructor(shelf: Shelf, name: string, algorithm: Algorithm, clock: Clock) {
-    this.shelf = shelf
+  constructor(context: StoreContext, name: string, algorithm: Algorithm, clock: Clock) {
+    this.context = context
     this.name = name
     this.clock = clock
-    const terms = new Terms(algorithm)
-    this.firstEra = { algorithm, sinceUs: 0, next: undefined }
-    this.present = { era: this.firstEra, terms, stateTail: tailOf(name, terms) }
-    this.penaltyTail = `}:${name}:penalty`
+    this.options = new OptionsHistory(algorithm)
+    this.penaltyEnd = `}:${name}:penalty`
+    this.stateEnd = stateEndOf(name, this.options.current)
   }
 
   get together(): Together {
-    return this.shelf.together
+    return this.context.together
   }
 
   decide(key: string, cost: number, maxWaitUs: number, commit: boolean): Promise<Decision> {
-    const { algorithm } = this.present.terms
-    return this.ask(key, cost, maxWaitUs, commit ? 1 : 0, reply => decisionIn(reply, algorithm))
+    const { algorithm } = this.options.current
+    return this.runDecide(key, cost, maxWaitUs, commit ? 1 : 0, reply => decisionIn(reply, algorithm))
   }
 
   book(key: string, cost: number, maxWaitUs: number): Promise<Booked> {
-    const { era } = this.present
-    return this.ask(key, cost, maxWaitUs, 2, reply => bookedIn(reply, cost, era, this.shelf.nextId))
+    const { current } = this.options
+    return this.runDecide(key, cost, maxWaitUs, 2, reply =>
+      bookedIn(reply, cost, current, this.context.nextId),
+    )
   }
 
   cancel(key: string, booking: Booking): Promise<number> {
@@ -64,17 +64,15 @@ export class RedisLedger implements Ledger<true> {
 
   async release(key: string, permits: number): Promise<number> {
     if (permits === 0) return 0
-    const givenKey = this.givenKey(key, this.shelf.nextId())
-    return numberIn(
-      await this.whole(this.present, this.keysOf(key), 'release', [permits], undefined, givenKey),
-    )
+    const keys = [...this.keysOf(key), this.noteKey(key, this.context.nextId())]
+    return numberIn(await this.runAnyVerb(this.options.current, keys, 'release', [permits]))
   }
 
-  /** What is there, or less if somebody else was faster. */
+  /** Takes what a look has found, or less if others take permits in between. */
   async drain(key: string): Promise<number> {
     const { remaining } = await this.decide(key, 0, 0, false)
     if (remaining === 0 || remaining === Number.POSITIVE_INFINITY) return 0
-    return numberIn(await this.whole(this.present, this.keysOf(key), 'drain', [remaining]))
+    return numberIn(await this.runAnyVerb(this.options.current, this.keysOf(key), 'drain', [remaining]))
   }
 
   async block(key: string, forUs: number): Promise<void> {
@@ -82,7 +80,7 @@ export class RedisLedger implements Ledger<true> {
   }
 
   async unblock(key: string): Promise<void> {
-    await this.shelf.commands.unlink([this.penaltyKey(key)])
+    await this.context.commands.unlink([this.penaltyKey(key)])
   }
 
   async strike(key: string, { after, stepsUs }: Ladder): Promise<number> {
@@ -90,219 +88,118 @@ export class RedisLedger implements Ledger<true> {
   }
 
   async reset(key: string): Promise<void> {
-    await this.shelf.commands.unlink(this.keysOf(key))
+    await this.context.commands.unlink(this.keysOf(key))
   }
 
-  /**
-   * Changes the options at once, whether the server answers or not. It is asked for the time from which they hold; until it
-   * has said so they hold from when a key is next seen.
-   */
+  /** Changes the options at once, even while the server does not answer. */
   update(algorithm: Algorithm): Promise<void> {
-    const { terms, era: before } = this.present
-    const next = new Terms(algorithm)
-    if (next.twin === terms.twin && sameArgs(algorithm, terms.algorithm)) return Promise.resolve()
+    const { current } = this.options
     const nowUs = this.nowUs()
-    const sinceUs = nowUs === false ? Number.POSITIVE_INFINITY : nowUs
-    const era = { algorithm, sinceUs, next: undefined }
-    // Other algorithms, and states of another length, are not converted to.
-    if (next.twin === terms.twin && algorithm.lanes === terms.algorithm.lanes) {
-      before.next = era
-      if (nowUs === false) this.tellSince(era)
-      // States older than that are converted as of now.
-      if (++this.erasSince > MOST_ERAS) this.firstEra = this.firstEra.next as Era
-    } else {
-      this.firstEra = era
-      this.erasSince = 0
-    }
-    this.present = { era, terms: next, stateTail: tailOf(this.name, next) }
-    this.shelf.changed(this.name, algorithm)
+    const next = new OptionsVersion(algorithm, nowUs === false ? Number.POSITIVE_INFINITY : nowUs)
+    if (next.twin === current.twin && sameArgs(algorithm, current.algorithm)) return Promise.resolve()
+    this.options.add(next)
+    this.stateEnd = stateEndOf(this.name, next)
+    this.context.onUpdate(this.name, algorithm)
+    if (nowUs === false && next.converts(current)) this.fetchSince(next)
     return Promise.resolve()
   }
 
-  /** The key of a subject's state, and of what is held against it. */
   keysOf(key: string): [state: string, penalty: string] {
-    const head = `${this.shelf.prefix}{${escaped(key)}`
-    return [head + this.present.stateTail, head + this.penaltyTail]
+    const head = `${this.context.prefix}{${escaped(key)}`
+    return [head + this.stateEnd, head + this.penaltyEnd]
   }
 
-  /** How a state that was written under other args is to be converted: by the changes that this process knows of, or now. */
-  conversionsFrom(args: readonly number[], { era, terms }: Present): readonly unknown[] {
-    const known = this.eraOf(args, era)
-    return known === undefined
-      ? [[[...args, ...terms.twin.constants(args)], terms.numbers, false]]
-      : (changes(known, era, terms.twin) as unknown[])
+  nowUs(): number | false {
+    return this.clock === systemClock ? false : this.clock.nowUs()
   }
 
-  /** The latest era before another one whose args they are, if this process has had one. */
-  private eraOf(args: readonly number[], until: Era): Era | undefined {
-    let latest: Era | undefined
-    for (let era: Era | undefined = this.firstEra; era !== undefined && era !== until; era = era.next)
-      if (sameArgs(era.algorithm, { args })) latest = era
-    return latest
-  }
-
-  /** One call for an answer, and another one only when the options have changed since the state was written. */
-  private ask<T>(
+  /** Makes one call for a decision, and a second one only if the state must be converted first. */
+  private runDecide<T>(
     key: string,
     cost: number,
     maxWaitUs: number,
-    mode: 0 | 1 | 2,
+    mode: Mode,
     read: (reply: unknown) => T,
   ): Promise<T> {
-    const { present } = this
-    const { terms } = present
+    const { current } = this.options
     const keys = this.keysOf(key)
-    const wait = Math.min(maxWaitUs, LONGEST)
-    const readWhole = (args?: readonly number[]) =>
-      this.whole(present, keys, 'decide', [cost, wait, mode], args).then(read)
-    // At a limit of 0 there is nothing to be quick about.
-    if (terms.isClosed) return readWhole()
-    const argument = terms.argument(cost, wait, mode, this.nowUs())
-    return this.shelf.commands.run(terms.scripts.decide, keys, argument, (reply): T | Promise<T> => {
-      const args = argsIn(reply)
-      return args === undefined ? read(reply) : readWhole(args)
+    const wait = Math.min(maxWaitUs, LONGEST_WAIT)
+    const convert = (args?: readonly number[]) =>
+      this.runAnyVerb(current, keys, 'decide', [cost, wait, mode], args).then(read)
+    // The script of a decision has no code for limits of 0.
+    if (current.isZeroLimit) return convert()
+    const argument = current.decideArgument(cost, wait, mode, this.nowUs())
+    return this.context.commands.run(current.scripts.decide, keys, argument, (reply): T | Promise<T> => {
+      const args = staleArgsIn(reply)
+      return args === undefined ? read(reply) : convert(args)
     }) as Promise<T>
   }
 
   private async giveBack(verb: 'cancel' | 'refund', key: string, booking: RedisBooking): Promise<number> {
-    const { present } = this
-    const { twin } = present.terms
-    const { atUs, actUs, cost, birth, mark, id, era } = booking
-    // What a run of a log is known by stays what it is.
-    const since = twin.access === undefined ? changes(era, present.era, twin) : []
-    if (since === undefined || twin.name !== era.algorithm.name) return 0
-    const rest = [actUs, cost, birth, [...mark], atUs, since]
-    return numberIn(
-      await this.whole(present, this.keysOf(key), verb, rest, undefined, this.givenKey(key, id)),
-    )
+    const { current } = this.options
+    const { atUs, actUs, cost, createdUs, mark, id, options } = booking
+    // The mark of a log is the time of its run, which no conversion changes.
+    const isLog = current.twin.storage !== undefined
+    const conversions = isLog ? [] : conversionsBetween(options, current)
+    if (conversions === undefined || current.twin !== options.twin) return 0
+    const keys = [...this.keysOf(key), this.noteKey(key, id)]
+    const rest = [actUs, cost, createdUs, [...mark], atUs, conversions]
+    return numberIn(await this.runAnyVerb(current, keys, verb, rest))
   }
 
-  /** Runs the script of every verb, again when a state turns out to be written under other args. */
-  private async whole(
-    present: Present,
+  /** Runs the script of any verb, and runs it again with conversions while the state has other args. */
+  private async runAnyVerb(
+    options: OptionsVersion,
     keys: readonly string[],
     verb: string,
     rest: readonly unknown[],
-    stale?: readonly number[],
-    givenKey?: string,
+    staleArgs?: readonly number[],
   ): Promise<unknown> {
-    const { numbers, scripts } = present.terms
-    const allKeys = givenKey === undefined ? keys : [...keys, givenKey]
-    let args = stale
+    const { parameters, scripts } = options
+    let args = staleArgs
     for (let attempt = 0; attempt < CONVERT_ATTEMPTS; attempt++) {
-      const conversions = args === undefined ? [] : this.conversionsFrom(args, present)
-      const argument = JSON.stringify([verb, numbers, this.nowUs(), conversions, ...rest])
-      const reply = await this.shelf.commands.run(scripts.whole, allKeys, argument, asItIs)
-      args = argsIn(reply)
+      const conversions = args === undefined ? [] : this.options.conversionsFrom(args, options)
+      const argument = JSON.stringify([verb, parameters, this.nowUs(), conversions, ...rest])
+      const reply = await this.context.commands.run(scripts.anyVerb, keys, argument, asIs)
+      args = staleArgsIn(reply)
       if (args === undefined) return reply
     }
     throw changedTooFast()
   }
 
   private penalize(key: string, argument: readonly unknown[]): Promise<unknown> {
-    return this.shelf.commands.run(penaltyScript, [this.penaltyKey(key)], JSON.stringify(argument), asItIs)
+    return this.context.commands.run(penaltyScript, [this.penaltyKey(key)], JSON.stringify(argument), asIs)
   }
 
-  /** The time by a clock that takes the place of the server's; false for the server's. */
-  nowUs(): number | false {
-    return this.clock === systemClock ? false : this.clock.nowUs()
-  }
-
-  private tellSince(era: { sinceUs: number }): void {
-    const tell = (us: number) => {
-      era.sinceUs = us
-    }
-    const asked = this.shelf.commands.run(penaltyScript, [this.penaltyKey('')], '["time",false]', numberIn)
-    // A store that fails says so when it is asked for a decision.
-    asked.then(tell, () => {})
+  /** Asks the server since when a version holds. Until it answers, states are converted as of the time they are next read. */
+  private fetchSince(version: OptionsVersion): void {
+    const keys = [this.penaltyKey('')]
+    this.context.commands.run(penaltyScript, keys, '["time",false]', numberIn).then(
+      us => {
+        version.sinceUs = us
+      },
+      // If the server fails, the next decision reports it.
+      () => {},
+    )
   }
 
   private penaltyKey(key: string): string {
-    return `${this.shelf.prefix}{${escaped(key)}${this.penaltyTail}`
+    return `${this.context.prefix}{${escaped(key)}${this.penaltyEnd}`
   }
 
-  private givenKey(key: string, id: string): string {
-    return `${this.shelf.prefix}{${escaped(key)}}:${this.name}:given:${id}`
-  }
-}
-
-/** What holds now: captured by each ask, because it may change while the server thinks. */
-export interface Present {
-  readonly era: Era
-  readonly terms: Terms
-  /** What the keys of states end with. */
-  readonly stateTail: string
-}
-
-/** How often an ask is made again because others have changed the options meanwhile. */
-export const CONVERT_ATTEMPTS = 10
-
-export function changedTooFast(): Error {
-  return new Error('the options of a key are changed by others, faster than it can be read')
-}
-
-/** An algorithm as its twin is told of it. */
-export class Terms {
-  readonly algorithm: Algorithm
-  readonly twin: Twin
-  readonly scripts: ReturnType<typeof scriptsOf>
-  /** Whether the limit is 0. */
-  readonly isClosed: boolean
-  readonly numbers: readonly number[]
-  /** The numbers as scripts are told them. */
-  readonly text: string
-  private readonly usual: string
-
-  constructor(algorithm: Algorithm) {
-    this.algorithm = algorithm
-    this.twin = twinOf(algorithm)
-    this.scripts = scriptsOf(this.twin)
-    this.isClosed = algorithm.policy.limit === 0
-    this.numbers = numbersOf(this.twin, algorithm)
-    this.text = JSON.stringify(this.numbers)
-    this.usual = this.argumentOf(1, 0, 1, false)
-  }
-
-  /** What the script of a decision is told, made once for what nearly all ask. */
-  argument(cost: number, maxWaitUs: number, mode: 0 | 1 | 2, nowUs: number | false): string {
-    return cost === 1 && maxWaitUs === 0 && mode === 1 && nowUs === false
-      ? this.usual
-      : this.argumentOf(cost, maxWaitUs, mode, nowUs)
-  }
-
-  private argumentOf(cost: number, maxWaitUs: number, mode: 0 | 1 | 2, nowUs: number | false): string {
-    return `[${this.text},${cost},${maxWaitUs},${mode},${nowUs}]`
+  private noteKey(key: string, id: string): string {
+    return `${this.context.prefix}{${escaped(key)}}:${this.name}:given:${id}`
   }
 }
 
-/** The changes from one era to a later one as scripts are told them; undefined where it is none. */
-function changes(from: Era, to: Era, twin: Twin): readonly unknown[] | undefined {
-  const made: unknown[] = []
-  let era = from
-  for (; era !== to && era.next !== undefined; era = era.next) {
-    const { algorithm, sinceUs } = era.next
-    made.push([
-      numbersOf(twin, era.algorithm),
-      numbersOf(twin, algorithm),
-      Number.isFinite(sinceUs) && sinceUs,
-    ])
-  }
-  return era === to ? made : undefined
-}
-
-/** States of different lengths lie apart. */
-function tailOf(name: string, { twin, algorithm }: Terms): string {
+/** The end of the keys of states, after the subject. States of different lengths have different keys. */
+function stateEndOf(name: string, { twin, algorithm }: OptionsVersion): string {
   return `}:${name}:${twin.name}${twin.variant?.(algorithm.args) ?? ''}`
 }
 
-function numbersOf(twin: Twin, { args }: Algorithm): readonly number[] {
-  return [...args, ...twin.constants(args)]
-}
-
-function asItIs(reply: unknown): unknown {
+function asIs(reply: unknown): unknown {
   return reply
 }
 
-/** Stands for Infinity, which JSON has no word for. */
-const LONGEST = 1e300
-const MOST_ERAS = 255
+/** Stands for Infinity, which JSON cannot express. */
+const LONGEST_WAIT = 1e300

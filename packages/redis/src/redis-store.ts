@@ -12,30 +12,30 @@ import {
   storeError,
 } from '@sluice/core/store'
 import { type Commands, commandsOf, type RedisClient } from './clients.js'
-import { decideTogether } from './decide-all.js'
+import { decideAll } from './decide-all.js'
 import { globEscaped, prefixOf, unescaped } from './key-names.js'
-import { RedisLedger, type Shelf } from './redis-ledger.js'
-import { STORED } from './twins.js'
+import { RedisLedger, type StoreContext } from './redis-ledger.js'
+import { STORED_ALGORITHMS } from './scripts/twins.js'
 
 /** Options of `redisStore`. */
 export interface RedisStoreOptions {
-  /** What all keys begin with: at most 64 letters, digits and `_ . : -`; default `'sluice'`. */
+  /** The start of all keys on the server: at most 64 letters, digits and `_ . : -`; default `'sluice'`. */
   readonly prefix?: string | undefined
-  /** How long a call may take before it counts as failed, and as charged; default `'100ms'`. */
+  /** How long a call may take; default `'100ms'`. A call that takes longer counts as failed, and its permits as taken. */
   readonly deadline?: Duration | undefined
   /**
-   * What an ask is answered while the server fails: `'allow'`, `'refuse'` (both as decisions of code SLUICE_STORE_ERROR), or
-   * `'throw'`, the default, an error of that code.
+   * What happens to a request while the server fails. `'allow'` grants and `'refuse'` refuses it, by a decision with the code
+   * SLUICE_STORE_ERROR. `'throw'`, the default, throws an error with that code.
    */
   readonly onStoreError?: OnStoreError | undefined
 }
 
-/** A store of `redisStore`. */
+/** The store that `redisStore` returns. */
 export interface RedisStore extends AsyncStore {
   /**
-   * The keys that have a state on the server, of one limiter or of all with this prefix, by SCAN: while keys come and go,
-   * one that was there all the time is listed at least once. It does not see through a `keyPrefix` of the client's own;
-   * state a `prefix` here instead. Ends with an error of code SLUICE_STORE_ERROR when the server does not answer.
+   * Lists the keys that have a state on the server: those of one limiter, or all with this store's prefix. It uses SCAN: a key
+   * that exists all the time is listed at least once, and maybe more often. It finds nothing if the client has a `keyPrefix` of
+   * its own; use the store's `prefix` instead. Throws an error with the code SLUICE_STORE_ERROR if the server does not answer.
    *
    * @example
    * for await (const { key, name } of store.list({ name: 'per-user' })) console.log(name, key)
@@ -47,19 +47,20 @@ export interface RedisStore extends AsyncStore {
 export interface StoredKey {
   /** The name of the limiter. */
   readonly name: string
-  /** The key as the limiter was asked for it; undefined when it has more than 128 bytes, and only its hash is there. */
+  /** The key that the limiter was called with; undefined if it has more than 128 bytes, because the server has only its hash. */
   readonly key: string | undefined
-  /** The algorithm whose state it is. */
+  /** The algorithm of its state, such as `token-bucket`. */
   readonly algorithm: string
 }
 
 /**
- * A store on Redis 6.2 or later, or Valkey, for limits that many processes share. Decisions are those of memory to the
- * microsecond, by the server's clock; each is one call, whatever the number of policies.
+ * A store on Redis 6.2 or later, or on Valkey, for limits that several processes share. It decides as `memoryStore` does, to
+ * the microsecond, by the server's clock. Each decision is one call, for any number of policies.
  *
- * Takes a client of ioredis 5 and 6 (and what is made like it), or of node-redis 4 to 6. Every limiter on it needs a
- * `name`, which all processes share with its algorithm and options; the same name with others throws. Throws a TypeError or
- * RangeError (with `code` and `option`) for a client that is none and for bad options.
+ * `client` is a client of ioredis 5 or 6, iovalkey, or node-redis 4 to 6, for one server and not for a cluster. Every limiter
+ * on the store needs a `name`. All processes use a name with the same algorithm and options; two limiters of one store that
+ * use it with different ones throw an error with the code SLUICE_NAME_TAKEN. Throws a TypeError or RangeError (with `code` and
+ * `option`) for a value that is no client, and for bad options.
  *
  * @example
  * const store = redisStore(new Redis(), { prefix: 'my-app' })
@@ -74,14 +75,14 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
   const deadlineUs = spanToUs('deadline', deadline === undefined ? 100 : deadline)
   if (onStoreError !== undefined) checkOnStoreError(onStoreError)
 
-  const opened = new Map<string, Algorithm>()
+  const algorithms = new Map<string, Algorithm>()
   const nextId = ids()
-  const shelf: Shelf = {
+  const context: StoreContext = {
     commands,
     prefix,
-    together: decideTogether(commands, nextId),
+    together: decideAll(commands, nextId),
     nextId,
-    changed: (name, algorithm) => opened.set(name, algorithm),
+    onUpdate: (name, algorithm) => algorithms.set(name, algorithm),
   }
   return {
     async: true,
@@ -91,14 +92,14 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
       const { name, algorithm, clock, isNamed = true } = spec
       if (!isNamed)
         throw invalid(TypeError, 'name', 'a name for a limiter on a store that is shared', undefined)
-      const ledger = new RedisLedger(shelf, name, algorithm, clock)
-      const before = opened.get(name)
+      const ledger = new RedisLedger(context, name, algorithm, clock)
+      const before = algorithms.get(name)
       if (before !== undefined && !(before.name === algorithm.name && sameArgs(before, algorithm)))
         throw nameTaken(name)
-      opened.set(name, algorithm)
+      algorithms.set(name, algorithm)
       return guarded(ledger, spec)
     },
-    list: ({ name } = {}) => listed(commands, new Deadlines(deadlineUs / 1000), prefix, name),
+    list: ({ name } = {}) => list(commands, new Deadlines(deadlineUs / 1000), prefix, name),
   }
 }
 
@@ -106,21 +107,21 @@ function nameTaken(name: string): Error {
   return coded(
     new Error(
       `name: '${name}' is in use on this store with another algorithm or other options; choose another name, or update ` +
-        'the limiter that has it',
+        'the limiter that uses it',
     ),
     'SLUICE_NAME_TAKEN',
     'name',
   )
 }
 
-/** Texts that no process has used before. */
+/** Makes strings that no other process makes. */
 function ids(): () => string {
   const process = randomBytes(9).toString('base64url')
   let count = 0
   return () => `${process}${(count++).toString(36)}`
 }
 
-async function* listed(
+async function* list(
   commands: Commands,
   deadlines: Deadlines,
   prefix: string,
@@ -141,12 +142,12 @@ async function* listed(
 
 const SCAN_COUNT = 500
 
-/** What the name of a key on the server tells; undefined for what is no state of ours. */
+/** Reads the name of a key on the server; undefined if it is not the key of a state. */
 function storedKey(text: string, prefix: string): StoredKey | undefined {
   const end = text.indexOf('}:')
   const last = text.lastIndexOf(':')
   if (!text.startsWith(`${prefix}{`) || end === -1 || last <= end + 1) return undefined
   const [algorithm = ''] = text.slice(last + 1).split('.')
-  if (!STORED.includes(algorithm)) return undefined
+  if (!STORED_ALGORITHMS.includes(algorithm)) return undefined
   return { name: text.slice(end + 2, last), key: unescaped(text.slice(prefix.length + 1, end)), algorithm }
 }

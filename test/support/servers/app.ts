@@ -80,6 +80,7 @@ export interface Door {
   readonly name: string
   /** Whether it is given a limiter, which has options of its own. */
   readonly takesLimiter: boolean
+  readonly hasSeveralPolicies: boolean
   limitOf(rate: Rate, options?: Partial<Limit>): Limit
 }
 
@@ -104,6 +105,7 @@ function door(name: string, takesLimiter: boolean, doorOf: (rate: Rate) => objec
   return {
     name,
     takesLimiter,
+    hasSeveralPolicies: name.startsWith('several'),
     limitOf: (rate, options) => ({ ...doorOf(rate), ...options }) as Limit,
   }
 }

@@ -15,7 +15,7 @@ import {
 
 const require = createRequire(import.meta.url)
 /** Express 4 in the types of Express 5, whose part that is used here is the same. */
-const express4 = require('express4') as typeof express
+export const express4 = require('express4') as typeof express
 
 export const expressServers: readonly ServerFactory[] = [
   { name: 'express', start: app => startExpress(express, app) },

@@ -11,7 +11,7 @@ import {
   type ServerFactory,
 } from './app.js'
 
-export const nodeServers: readonly ServerFactory[] = [{ name: 'node', start: startNode }]
+export const nodeServer: ServerFactory = { name: 'node', start: startNode }
 
 type Handler = (request: LimitedMessage, response: ServerResponse) => void
 

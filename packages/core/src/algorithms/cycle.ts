@@ -8,30 +8,30 @@ import { LATEST_US } from './internal/arithmetic.js'
 /*
  * Cycle
  *
- * Time runs in cycles of one period, counted from `origin`, and at the start of each cycle `limit` permits are added, up
- * to `limit`. Who comes too late in a cycle may book permits of cycles to come: the balance goes negative, and the wait is
- * until the cycle begins that pays for it.
+ * Time runs in cycles of one period, counted from `origin`. At the start of each cycle `limit` permits are added, up to
+ * `limit`. A request that finds too few permits may book those of later cycles: the balance becomes negative, and the wait
+ * lasts until the start of the cycle that pays for it.
  *
  *     limit 2 per second      at 300  +1 +1     balance  0
  *                             at 300  +1        balance -1    waits 700, for the cycle that starts at 1000
  *                             at 300  +1        balance -2    waits 700
  *                             at 300  +1        balance -3    waits 1700
  *
- * Promise: permits that are taken at once number at most `limit` in a cycle, so at most 2 * limit in any span of one
- * period (the end of one cycle, the start of the next). A booking of c permits waits until all c are there, and those
- * that came before it is due are kept for it: with bookings add the largest of them, less one. Who asks pays for himself. A fresh
- * key has `limit` permits in the cycle that it finds.
+ * Promise: permits that are taken without a wait number at most `limit` in a cycle, so at most 2 * limit in any span of
+ * one period (the end of one cycle, the start of the next). A booking of c permits waits until all c are there, and the
+ * permits added before that are kept for it: with bookings, add the largest booking less one. The caller pays for its own
+ * request. A fresh key has `limit` permits in the cycle of its first request.
  *
- * An ask above `limit` can be booked, never taken at once: it needs k = ceil((cost - limit) / limit) cycles beyond the one
- * it is asked in, so it is refused for ever unless its patience is more than k - 1 periods.
+ * A cost above `limit` can be booked but never taken at once. It needs k = ceil((cost - limit) / limit) cycles beyond the
+ * present one, so it is refused for ever unless `maxWait` is more than k - 1 periods.
  *
  * After AtomicRateLimiter of Resilience4j (2.4): limitForPeriod, limitRefreshPeriod, and timeoutDuration, which here is
- * the `maxWait` of the limiter. As there, a change of the limit takes hold with the next cycle, and cycles that nobody has
- * looked at yet are refilled by the new limit. Deliberate differences: cycles count from the epoch unless `origin` says
- * otherwise (there from when the limiter was made), so that processes agree; a drain takes what is there and leaves debts
- * alone; permits of a booking can be given back; an ask of 0 passes at once; a refused ask does not wait.
+ * the `maxWait` of the limiter. As there, a change of the limit takes effect with the next cycle, and cycles in which no
+ * request came are refilled by the new limit. Deliberate differences: cycles count from the epoch unless `origin` says
+ * otherwise (there from when the limiter was made), so that processes agree; a drain takes the permits that are there and
+ * leaves debts alone; permits of a booking can be given back; a cost of 0 passes at once; a refused request does not wait.
  *
- * Lane 0 is the number of the cycle that was decided in last, plus one; lane 1 the balance then.
+ * Lane 0 is the number of the cycle of the newest decision that took permits, plus one; lane 1 the balance after it.
  */
 
 /** Options of `cycle`. */
@@ -45,7 +45,7 @@ export interface CycleOptions {
 }
 
 /**
- * Cycles of fixed length: `limit` permits at the start of each, and permits of cycles to come can be booked.
+ * Cycles of fixed length: `limit` permits at the start of each, and permits of later cycles can be booked.
  *
  * `limit` is whole permits, `period` a duration of whole microseconds, `origin` milliseconds since the epoch (default 0).
  * Throws a TypeError for a wrong type or an unknown option, a RangeError for a value out of range; both carry `code` and
@@ -62,25 +62,35 @@ export function cycle(options: CycleOptions): Algorithm {
   return new Cycle(limit, periodUs, originToUs(options.origin === undefined ? 0 : options.origin) % periodUs)
 }
 
+/** The constants of `cycle` with these args. */
+export function cycleConstants([, periodUs = 0, offsetUs = 0]: readonly number[]): readonly [
+  originUs: number,
+] {
+  return [offsetUs === 0 ? 0 : offsetUs - periodUs]
+}
+
 class Cycle implements Algorithm, Gauge {
   readonly name = 'cycle'
   readonly args: readonly number[]
+  readonly constants: readonly number[]
   readonly policy: Policy
   readonly lanes = 2
   readonly bookable = true
   readonly limit: number
 
   private readonly periodUs: number
-  /** At or before the epoch, so that no cycle has a number below 0. */
+  /** The start of cycle 0: at or before the epoch, so that no cycle has a number below 0. */
   private readonly originUs: number
 
-  /** `offsetUs` is where in a period cycles start, counted from the epoch. */
+  /** `offsetUs` is the start of the first cycle after the epoch. */
   constructor(limit: number, periodUs: number, offsetUs: number) {
     this.args = [limit, periodUs, offsetUs]
     this.policy = { limit, windowMs: periodUs / 1000, smooth: false }
     this.limit = limit
     this.periodUs = periodUs
-    this.originUs = offsetUs === 0 ? 0 : offsetUs - periodUs
+    const constants = cycleConstants(this.args)
+    this.constants = constants
+    this.originUs = constants[0]
   }
 
   step(state: Float64Array, at: number, nowUs: number, cost: number, maxWaitUs: number, commit: boolean) {
@@ -104,8 +114,8 @@ class Cycle implements Algorithm, Gauge {
     return new Decision(this, waitUs, retryAfterUs, balance, this.startOf(number + 1) - nowUs)
   }
 
-  read(waitUs: number, retryAfterUs: number, [first = 0, second = 0]: readonly number[]): Decision {
-    return new Decision(this, waitUs, retryAfterUs, first, second)
+  read(waitUs: number, retryAfterUs: number, [balance = 0, nextUs = 0]: readonly number[]): Decision {
+    return new Decision(this, waitUs, retryAfterUs, balance, nextUs)
   }
 
   cancel(state: Float64Array, at: number, nowUs: number, booking: Booking): number {
@@ -117,7 +127,7 @@ class Cycle implements Algorithm, Gauge {
     return this.giveBack(state, at, number, this.cancellable(booking.cost, mark, balance))
   }
 
-  /** While somebody waits nothing comes back: it would be taken in a cycle that is booked already. */
+  /** Gives back nothing while a request waits: the permits would be taken in a cycle that is booked already. */
   refund(state: Float64Array, at: number, nowUs: number, permits: number, booking?: Booking): number {
     const number = this.cycleAt(state, at, nowUs)
     const balance = this.balanceIn(number, state, at)
@@ -126,7 +136,7 @@ class Cycle implements Algorithm, Gauge {
     return this.giveBack(state, at, number, Math.min(permits, this.limit - then))
   }
 
-  /** With another limit nothing is converted: the cycles since are refilled by it. With another period the balance stays. */
+  /** Another limit converts nothing: the cycles since then are refilled by it. With another period the balance stays. */
   adopt(state: Float64Array, at: number, nowUs: number, previous: Algorithm): void {
     const old = previous as Cycle
     if (old.periodUs === this.periodUs && old.originUs === this.originUs) return
@@ -165,7 +175,7 @@ class Cycle implements Algorithm, Gauge {
     return missing === 0 ? 0 : nextUs + (this.cyclesToRest(missing) - 1) * this.periodUs
   }
 
-  /** The cycle of an instant, and no earlier one than was decided in. */
+  /** The cycle of an instant, but not earlier than the one in the state. */
   private cycleAt(state: Float64Array, at: number, nowUs: number): number {
     return Math.max(Math.floor((nowUs - this.originUs) / this.periodUs), (state[at] as number) - 1)
   }
@@ -181,7 +191,7 @@ class Cycle implements Algorithm, Gauge {
     return this.originUs + number * this.periodUs
   }
 
-  /** Cycles to go until the balance, if it is not capped on the way, has grown to a cost. */
+  /** The number of cycles until the balance, if it is not capped on the way, has grown to a cost. */
   private cyclesUntil(cost: number, balance: number): number {
     return Math.ceil((cost - balance) / this.limit)
   }
@@ -191,8 +201,8 @@ class Cycle implements Algorithm, Gauge {
   }
 
   /**
-   * When the wait has shrunk to the patience. It shrinks as time goes by, until the balance is capped; from then on it is the
-   * same in every cycle, longest at its start.
+   * Until the wait has shrunk to `maxWaitUs`. The wait shrinks with time until the balance is capped. From then on it is
+   * the same in every cycle, longest at its start.
    */
   private retryAfterUs(
     number: number,
@@ -211,8 +221,8 @@ class Cycle implements Algorithm, Gauge {
   }
 
   /**
-   * Of a booking that left the balance at `mark`: the cost less what was booked after it, and only permits of the cycle
-   * that the last booking waits for, or a slot given up early would make room for a second one in a later cycle.
+   * What may be given back of a booking that left the balance at `mark`: the cost less what was booked after it, and only
+   * permits of the cycle that the last booking waits for. More would make room for a second booking in a later cycle.
    */
   private cancellable(cost: number, mark: number, balance: number): number {
     const bookedAfter = mark - balance

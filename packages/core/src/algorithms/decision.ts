@@ -24,7 +24,7 @@ export class Decision {
     this.second = second
   }
 
-  /** @internal This grant after a wait. */
+  /** @internal The same grant, made after a wait. */
   waited(waitUs: number): Decision {
     return new Decision(this.gauge, waitUs, 0, this.first, this.second)
   }
@@ -39,30 +39,30 @@ export class Decision {
     return this.retryAfterUs === 0
   }
 
-  /** The most single permits that a rested key passes at once. */
+  /** The most permits that a rested key grants at once, one by one. */
   get limit(): number {
     return this.gauge.limit
   }
 
-  /** Single permits that would pass now. */
+  /** The permits that would be granted now, one by one. */
   get remaining(): number {
     return this.gauge.remaining(this.first, this.second)
   }
 
-  /** Permits in hand, exact: negative while permits of the future are booked, fractional while one is refilling. */
+  /** `remaining`, but exact: negative while permits of the future are booked, a fraction while a permit refills. */
   get balance(): number {
     return this.gauge.balance(this.first, this.second)
   }
 
   /**
-   * On a grant: how long to wait before acting (0 from tryAcquire). On a refusal: how long until this cost would pass
-   * unaided; Retry-After is made of it.
+   * On a grant: how long to wait before acting (0 from tryAcquire). On a refusal: how long until this cost would be granted
+   * without a wait, if no other request comes; Retry-After is made of it.
    */
   get waitMs(): number {
     return this.waitUs / 1000
   }
 
-  /** When the same ask with the same maxWait would be granted, if nobody asks in between; 0 on a grant. */
+  /** Until the same request with the same maxWait would be granted, if no other request comes; 0 on a grant. */
   get retryAfterMs(): number {
     return this.retryAfterUs / 1000
   }
@@ -72,17 +72,17 @@ export class Decision {
     return this.gauge.refillAfterUs(this.first, this.second) / 1000
   }
 
-  /** Until the key is as if it had never been seen. */
+  /** Until the key decides like one never seen. */
   get resetAfterMs(): number {
     return this.gauge.resetAfterUs(this.first, this.second) / 1000
   }
 
-  /** Why a decision is not that of the algorithm; undefined otherwise. */
+  /** Why the decision did not come from the algorithm alone; undefined when it did. */
   get code(): DecisionCode | undefined {
     return this.gauge.code
   }
 
-  /** A copy as plain data. (`JSON.stringify` then writes Infinity as null; spreading a decision copies no figure.) */
+  /** A copy as plain data. (`JSON.stringify` writes Infinity as null. Spreading a decision copies no figure.) */
   toJSON(): DecisionFigures {
     return {
       allowed: this.allowed,
@@ -104,13 +104,17 @@ export class Decision {
 }
 
 /**
- * Decisions that are not made by the algorithm. A refusal because the key is blocked. Refusals for want of memory: the store holds `maxKeys` keys that are all being
- * refused, or a sliding log has reached its `maxBytes`; their waits are those of the worst case. And grants or refusals
- * because the store has failed (`onStoreError`), of which no figure is known.
+ * Why a decision did not come from the algorithm alone.
+ *
+ * - `SLUICE_BLOCKED`: refused, because the key is blocked.
+ * - `SLUICE_STORE_FULL`: refused, because the store holds `maxKeys` keys that are all being refused. Its waits are those
+ *   of the worst case.
+ * - `SLUICE_LOG_FULL`: refused, because a sliding log has reached its `maxBytes`. Its waits are those of the worst case.
+ * - `SLUICE_STORE_ERROR`: granted or refused by `onStoreError`, because the store has failed. Its figures are not known.
  */
 export type DecisionCode = 'SLUICE_BLOCKED' | 'SLUICE_STORE_FULL' | 'SLUICE_LOG_FULL' | 'SLUICE_STORE_ERROR'
 
-/** A decision as plain data, as `toJSON` and logs have it. */
+/** A decision as plain data: what `toJSON` returns. */
 export interface DecisionFigures {
   readonly allowed: boolean
   readonly limit: number
@@ -124,8 +128,8 @@ export interface DecisionFigures {
 }
 
 /**
- * Reads the figures of a decision off the two numbers it was left with, when somebody asks for them; most decisions are
- * only asked whether they were granted. What the numbers are is between an algorithm and its gauge.
+ * Computes the figures of a decision from its two numbers, `first` and `second`, when they are read. Most callers read
+ * only `allowed`. Each algorithm chooses what its two numbers mean.
  */
 export interface Gauge {
   readonly limit: number
@@ -136,7 +140,7 @@ export interface Gauge {
   resetAfterUs(first: number, second: number): number
 }
 
-/** A gauge whose figures are known already. */
+/** A gauge whose figures are computed already. */
 export class FixedGauge implements Gauge {
   readonly limit: number
   readonly code: DecisionCode | undefined
@@ -149,7 +153,7 @@ export class FixedGauge implements Gauge {
   }
 
   remaining(): number {
-    return Math.max(0, this.figures.balance)
+    return Math.max(0, Math.floor(this.figures.balance))
   }
 
   balance(): number {
@@ -167,7 +171,6 @@ export class FixedGauge implements Gauge {
 
 export interface FixedFigures {
   readonly limit: number
-  /** Whole permits. */
   readonly balance: number
   readonly refillAfterUs: number
   readonly resetAfterUs: number

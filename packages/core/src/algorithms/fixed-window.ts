@@ -3,25 +3,26 @@ import { invalid } from '../shared/errors.js'
 import { checkOptions, wholeNumber } from '../shared/validate.js'
 import type { Algorithm, Booking, Policy } from './algorithm.js'
 import { Decision, type Gauge } from './decision.js'
+import { shareOf } from './internal/arithmetic.js'
 
 /*
  * Fixed window
  *
  * Time is cut into windows, and each grants `limit` permits. Promise: at most `limit` in each window, and so at most
- * 2 * limit in any span as long as one: the end of one window and the start of the next. Who asks pays at once, and what
- * was used comes back all together when the window ends. A fresh key has a whole window before it.
+ * 2 * limit in any span as long as a window: the end of one window and the start of the next. Used permits come back all
+ * together when the window ends. A fresh key has a whole window before it.
  *
  *     limit 3 per second        ....xxx|xxx......      six within a moment, around the edge of two windows
  *
- * With `align: 'first'` a key's window starts with its first permit, so that keys end at different times and nobody can
- * aim at the edge of a window without having started it. With `align: 'epoch'` all windows start at multiples of `window`
- * since 1970-01-01T00:00Z ("per calendar day, UTC"), and everybody who was refused comes back at the same moment.
+ * With `align: 'first'` a key's window starts with its first permit. Keys end at different times, and no client can aim at
+ * the edge of a window without having started it. With `align: 'epoch'` all windows start at multiples of `window` since
+ * 1970-01-01T00:00Z ("per calendar day, UTC"), and all refused clients come back at the same moment.
  *
- * The oldest limiter of all, from no system in particular: a counter and the time at which it starts again. Deliberate
- * differences from the usual one: a refusal is not counted, an early permit that is given back after its window has ended
- * takes nothing off the next, and time that goes back does not open a new window.
+ * The oldest limiter, from no system in particular: a counter and the time at which it starts again. Deliberate
+ * differences from the usual one: a refusal is not counted; a permit that is given back after its window has ended takes
+ * nothing off the next window; a clock that goes back does not open a new window.
  *
- * Lane 0 is the start of the window, lane 1 what was used in it.
+ * Lane 0 is the start of the window, lane 1 the permits used in it.
  */
 
 /** Options of `fixedWindow`. */
@@ -30,7 +31,7 @@ export interface FixedWindowOptions {
   readonly limit: number
   /** The length of a window. */
   readonly window: Duration
-  /** Where windows start: with the first permit of a key (`'first'`, the default), or at multiples of `window` since the epoch. */
+  /** When a window starts: with the first permit of a key (`'first'`, the default), or at multiples of `window` since the epoch. */
   readonly align?: 'first' | 'epoch' | undefined
 }
 
@@ -95,8 +96,8 @@ class FixedWindow implements Algorithm, Gauge {
     return new Decision(this, waitUs, waitUs, used, endsInUs)
   }
 
-  read(waitUs: number, retryAfterUs: number, [first = 0, second = 0]: readonly number[]): Decision {
-    return new Decision(this, waitUs, retryAfterUs, first, second)
+  read(waitUs: number, retryAfterUs: number, [used = 0, endsInUs = 0]: readonly number[]): Decision {
+    return new Decision(this, waitUs, retryAfterUs, used, endsInUs)
   }
 
   cancel(state: Float64Array, at: number, nowUs: number, booking: Booking): number {
@@ -115,7 +116,7 @@ class FixedWindow implements Algorithm, Gauge {
     return given
   }
 
-  /** What was used stays used until the window ends, by the new length. */
+  /** Used permits stay used until the window ends, by the new length. */
   adopt(state: Float64Array, at: number, nowUs: number, previous: Algorithm): void {
     const startUs = state[at] as number
     const ended = nowUs >= startUs + (previous as FixedWindow).windowUs
@@ -152,9 +153,4 @@ class FixedWindow implements Algorithm, Gauge {
   private startOf(nowUs: number): number {
     return this.aligned ? Math.floor(nowUs / this.windowUs) * this.windowUs : nowUs
   }
-}
-
-/** Share of a limit in use, 1 exactly when nothing is left. */
-export function shareOf(used: number, limit: number): number {
-  return used >= limit ? 1 : used / limit
 }

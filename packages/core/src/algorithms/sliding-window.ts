@@ -3,28 +3,28 @@ import { invalid } from '../shared/errors.js'
 import { checkOptions, wholeNumber } from '../shared/validate.js'
 import type { Algorithm, Booking, Policy } from './algorithm.js'
 import { Decision, FixedGauge } from './decision.js'
-import { shareOf } from './fixed-window.js'
+import { shareOf } from './internal/arithmetic.js'
 
 /*
  * Sliding window
  *
- * At most `limit` permits in any window, proven, in a state of fixed size. A window is cut into `slices`; all grants of
- * a slice are kept as one segment, their number and the time of the newest, and a segment counts until exactly one window
+ * At most `limit` permits in any window, proven, in a state of fixed size. A window is cut into `slices`. All grants of a
+ * slice are kept as one segment: their permits, and the time of the newest grant. A segment counts until exactly one window
  * after its newest grant. No grant is forgotten early, so the promise is that of the exact log: in any half-open span of
- * one window at most `limit`. Some are forgotten late, by less than a slice: a grant waits for the newest of its segment.
- * Grants that came together or lie more than a slice apart are forgotten exactly in time.
+ * one window at most `limit`. Some are forgotten late, by less than a slice, because they wait for the newest grant of
+ * their segment. Grants that came together, or more than a slice apart, are forgotten exactly in time.
  *
  *     window 1 s, 4 slices     |..a..b|......|....c.|......|
  *     a and b count as two until one second after b, c until one second after c
  *
- * Who asks pays at once. A fresh key may take `limit` at once. A client that paces itself at exactly `limit` per window
- * loses about one permit in slices + 1; take more slices, or the log, when that matters. What is used never has to be
- * estimated, as it is in the two-counter sliding window: an estimate assumes that the last window was used evenly,
- * refuses who did not (a limit of 1 may refuse for ever) and lets pass too much when it was used late.
+ * A fresh key may take `limit` at once. A client that paces itself at exactly `limit` per window loses about one permit in
+ * slices + 1; where that matters, use more slices or the log. The two-counter sliding window estimates what was used from
+ * the assumption that the last window was used evenly. So it refuses clients that did not (a limit of 1 may refuse for
+ * ever), and grants too much to clients that used the window late. Here nothing is estimated.
  *
- * No system in particular; the segments are those of every ring of counters, the stamps are ours. Lanes: a ring of
- * slices + 1 segments, (permits, time of the newest grant) each; no more can count at once. Time that goes back is read
- * as the time of the newest grant.
+ * From no system in particular: segments are those of every ring of counters, the times of their newest grants are
+ * Sluice's. Lanes: a ring of slices + 1 segments, each (permits, time of the newest grant); no more can count at once. A
+ * clock that goes back is read as the time of the newest grant.
  */
 
 /** Options of `slidingWindow`. */
@@ -33,7 +33,7 @@ export interface SlidingWindowOptions {
   readonly limit: number
   /** The length of the window. */
   readonly window: Duration
-  /** Segments the window is cut into: 1 to 1,000, by default 10. More are more exact, larger and slower. */
+  /** Slices of a window: 1 to 1,000, by default 10. More are more exact, but need more memory and time. */
   readonly slices?: number | undefined
 }
 
@@ -43,7 +43,7 @@ export interface SlidingWindowOptions {
  *
  * `limit` is whole permits, `window` a duration of whole microseconds, `slices` a whole number (default 10). Throws a
  * TypeError for a wrong type or an unknown option, a RangeError for a value out of range; both carry `code` and `option`.
- * `reserve` throws on it unless `maxWait` is 0. With another number of slices `update` starts every key afresh.
+ * `reserve` throws on it unless `maxWait` is 0. When `update` changes the slices, every key starts fresh.
  *
  * @example
  * const limiter = createLimiter(slidingWindow({ limit: 100, window: '1m' }))
@@ -56,9 +56,18 @@ export function slidingWindow(options: SlidingWindowOptions): Algorithm {
   return new SlidingWindow(wholeNumber('limit', options.limit), spanToUs('window', options.window), slices)
 }
 
+/** The constants of `slidingWindow` with these args. */
+export function slidingWindowConstants([, windowUs = 0, slices = 0]: readonly number[]): readonly [
+  sliceUs: number,
+  segments: number,
+] {
+  return [Math.ceil(windowUs / slices), slices + 1]
+}
+
 class SlidingWindow implements Algorithm {
   readonly name = 'sliding-window'
   readonly args: readonly number[]
+  readonly constants: readonly number[]
   readonly policy: Policy
   readonly lanes: number
   readonly bookable = false
@@ -71,11 +80,12 @@ class SlidingWindow implements Algorithm {
   constructor(limit: number, windowUs: number, slices: number) {
     this.args = [limit, windowUs, slices]
     this.policy = { limit, windowMs: windowUs / 1000, smooth: false }
-    this.segments = slices + 1
+    const constants = slidingWindowConstants(this.args)
+    this.constants = constants
+    ;[this.sliceUs, this.segments] = constants
     this.lanes = 2 * this.segments
     this.limit = limit
     this.windowUs = windowUs
-    this.sliceUs = Math.ceil(windowUs / slices)
   }
 
   step(state: Float64Array, at: number, nowUs: number, cost: number, _maxWaitUs: number, commit: boolean) {
@@ -102,7 +112,7 @@ class SlidingWindow implements Algorithm {
     const before = joins ? (state[segment] as number) : 0
     state[segment] = before + cost
     state[segment + 1] = timeUs
-    // The segment it joins has got younger; if it was the oldest, it is the only one.
+    // The grant has moved the time of its segment. A segment that was the oldest is then the only one.
     if (used === before) oldestUs = timeUs
     return this.decision(state, at, nowUs, 0, used + cost, oldestUs, timeUs)
   }
@@ -117,7 +127,7 @@ class SlidingWindow implements Algorithm {
     return nowUs > booking.actUs ? 0 : this.refund(state, at, nowUs, booking.cost, booking)
   }
 
-  /** A booking only gives back to its own segment, while that counts. */
+  /** A booking gives back only to its own segment, while that counts. */
   refund(state: Float64Array, at: number, nowUs: number, permits: number, booking?: Booking): number {
     const timeUs = Math.max(nowUs, this.newestOf(state, at))
     const bookedUs = booking === undefined ? timeUs : this.newestOf(booking.mark, 0)
@@ -137,7 +147,7 @@ class SlidingWindow implements Algorithm {
     return given
   }
 
-  /** Segments that still count go on to count, by the new window; those that come to lie in one slice become one. */
+  /** Segments that still count keep counting, for the new window. Segments that fall in the same new slice become one. */
   adopt(state: Float64Array, at: number, nowUs: number, previous: Algorithm): void {
     const { windowUs } = previous as SlidingWindow
     const timeUs = Math.max(nowUs, this.newestOf(state, at))
@@ -167,7 +177,7 @@ class SlidingWindow implements Algorithm {
     return shareOf(this.limit - this.step(state, at, nowUs, 0, 0, false).balance, this.limit)
   }
 
-  /** Where the segment for a time starts. */
+  /** The lane at which the segment of a time starts. */
   private segmentAt(at: number, timeUs: number): number {
     const slice = Math.floor(timeUs / this.sliceUs)
     return at + 2 * (slice - Math.floor(slice / this.segments) * this.segments)
@@ -182,7 +192,7 @@ class SlidingWindow implements Algorithm {
     return newestUs
   }
 
-  /** When so many permits will no longer count, the oldest segments first. */
+  /** When so many permits will have stopped counting, the oldest segments first. */
   private freesAtUs(state: Float64Array, at: number, timeUs: number, permits: number): number {
     let missing = permits
     for (let ahead = 1; ahead <= this.segments; ahead++) {

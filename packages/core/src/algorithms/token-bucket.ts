@@ -2,22 +2,23 @@ import { type Duration, spanToUs } from '../shared/duration.js'
 import { checkOptions, wholeNumber } from '../shared/validate.js'
 import type { Algorithm, Booking, Policy } from './algorithm.js'
 import { Decision } from './decision.js'
-import { LATEST_US } from './internal/arithmetic.js'
-import { ExactLine, larger, smaller } from './internal/gcra.js'
-import { Closed } from './internal/zero-limit.js'
+import { LATEST_US, larger, smaller } from './internal/arithmetic.js'
+import { Gcra, gcraConstants } from './internal/gcra.js'
+import { endOf, isCut, moveEndBack, permitsToUnits, unitsOf } from './internal/gcra-bigint.js'
+import { ZeroLimit } from './internal/zero-limit.js'
 
 /*
  * Token bucket
  *
  * A bucket holds up to `burst` permits and refills continuously, one permit every `window / limit`. A request takes
- * what it costs or is refused. Promise: in any span W at most burst + W * limit / window permits. Who asks pays first: a
- * request waits until its own permits are there, whoever comes next starts from an emptier bucket. A fresh key has a
- * full bucket. A client that paces itself at one permit every window / limit is never refused.
+ * what it costs or is refused. Promise: in any span W at most burst + W * limit / window permits. The caller pays first:
+ * a request waits until its own permits are there, and the next request finds an emptier bucket. A fresh key has a full
+ * bucket. A client that paces itself at one permit every window / limit is never refused.
  *
  * The bucket is kept as one instant, not as a count: the time at which it will be full again, called `full` here and
  * the theoretical arrival time in GCRA (ITU-T I.371, the leaky bucket as a virtual scheduling algorithm), which decides
  * exactly like a bucket of tokens. Taking a permit moves `full` one interval into the future; the passing of time needs
- * no bookkeeping at all. limit 2 per second and burst 3, so an interval of 500 ms and a depth of 1500 ms:
+ * no bookkeeping. limit 2 per second and burst 3, so an interval of 500 ms and a depth of 1500 ms:
  *
  *      at    full before     full after    in the bucket
  *       0    0 (never seen)      500           2
@@ -27,17 +28,16 @@ import { Closed } from './internal/zero-limit.js'
  *     500    1500               2000           0       one interval later one permit is there
  *    5000    2000               5500           2       full since 2000; it does not get fuller
  *
- * A reservation is the same step with more patience: `full` may move past the depth of the bucket by as much as the
- * caller is willing to wait, and whoever comes later queues behind it.
+ * A reservation is the same step with a longer `maxWait`: `full` may lie deeper than the bucket by as much as the caller
+ * accepts to wait, and later requests queue behind it.
  *
- * Exactness. A window / limit is seldom a whole number of microseconds (3 per second: 333333 1/3), and a double that
- * collects such fractions drifts. So `full` is two integers: whole microseconds, and the fraction as a numerator over
- * `denominator` = limit / gcd(limit, window). No decision differs from exact arithmetic.
+ * Exactness. `full` is two integers, whole microseconds and a fraction (see gcra.ts). No decision differs from exact
+ * arithmetic.
  *
  * Reservations, cancelling and waiting with a limit follow golang.org/x/time/rate (2025-09). Deliberate differences:
- * nothing is granted before its instant (there a wait is truncated to the clock's unit), time that goes back earns
- * nothing, a cancel works once and never gives back more than was taken, a request that can never pass is refused.
- * A bucket that a larger burst finds full is full at the new size, because a full bucket is a key never seen.
+ * no permit is granted before its instant (there a wait is truncated to the clock's unit); a clock that goes back refills
+ * nothing; a cancel works once and never gives back more than was taken; a request that can never pass is refused. A full
+ * bucket stays full when `update` raises the burst, because a full bucket is a key never seen.
  */
 
 /** Options of `tokenBucket`. */
@@ -67,13 +67,19 @@ export function tokenBucket(options: TokenBucketOptions): Algorithm {
   const limit = wholeNumber('limit', options.limit)
   const windowUs = spanToUs('window', options.window)
   const burst = options.burst === undefined ? limit : wholeNumber('burst', options.burst)
-  if (limit === 0 || burst === 0) return new Closed(NAME, [limit, windowUs, burst], 2)
+  if (limit === 0 || burst === 0) return new ZeroLimit(NAME, [limit, windowUs, burst], 2)
   return new TokenBucket(limit, windowUs, burst)
 }
 
 const NAME = 'token-bucket'
 
-class TokenBucket extends ExactLine implements Algorithm {
+/** The constants of `tokenBucket` with these args; none for a limit or burst of 0. */
+export function tokenBucketConstants(args: readonly number[]): readonly number[] {
+  const [limit = 0, windowUs = 0, burst = 0] = args
+  return limit === 0 || burst === 0 ? [] : gcraConstants(limit, windowUs, burst)
+}
+
+class TokenBucket extends Gcra implements Algorithm {
   readonly name = NAME
   readonly args: readonly number[]
   readonly policy: Policy
@@ -90,6 +96,7 @@ class TokenBucket extends ExactLine implements Algorithm {
     let fullPart = state[at + 1] as number
     let sign = 1
     if (fullUs < nowUs) {
+      // Below 0 the line is cut; see gcra.ts.
       if (-fullUs >= nowUs) {
         fullUs = -fullUs
         sign = -1
@@ -122,17 +129,27 @@ class TokenBucket extends ExactLine implements Algorithm {
     return new Decision(this, waitUs, retryAfterUs, fullUs - nowUs, fullPart)
   }
 
+  /** Gives back the cost less what was booked after it, so that the instants of later bookings stay what they are. */
+  cancel(state: Float64Array, at: number, nowUs: number, booking: Booking): number {
+    if (nowUs > booking.actUs) return 0
+    if (nowUs === booking.actUs) return this.refund(state, at, nowUs, booking.cost, booking)
+    const bookedAfter = larger(endOf(this, state, at) - endOf(this, booking.mark, 0), 0n)
+    if (bookedAfter > 0n && isCut(state, at)) return 0
+    const wanted = permitsToUnits(this, booking.cost) - bookedAfter
+    return moveEndBack(this, state, at, nowUs, wanted, bookedAfter > 0n)
+  }
+
   /**
-   * What the line of those who still wait would lose stays: their slots count on a bucket that does not get fuller than
-   * full. Without a booking nothing can be told to be free while somebody waits.
+   * Keeps what bookings ahead of now need: their instants count on a bucket that never holds more than its burst. Without
+   * a booking it gives back nothing while permits of the future are booked, because those may be the newest ones.
    */
   refund(state: Float64Array, at: number, nowUs: number, permits: number, booking?: Booking): number {
-    const now = this.units(nowUs, 0)
-    const held = this.endOf(state, at) - now
-    const bookedAhead = larger(held - this.depth, 0n)
+    const now = unitsOf(this, nowUs)
+    const lag = endOf(this, state, at) - now
+    const bookedAhead = larger(lag - unitsOf(this, this.depthUs, this.depthPart), 0n)
     if (booking === undefined && bookedAhead > 0n) return 0
-    const notRefilled = booking === undefined ? held : this.endOf(booking.mark, 0) - now
-    const wanted = smaller(this.permits(permits), notRefilled) - bookedAhead
-    return this.giveBack(state, at, nowUs, wanted, bookedAhead > 0n)
+    const notRefilled = booking === undefined ? lag : endOf(this, booking.mark, 0) - now
+    const wanted = smaller(permitsToUnits(this, permits), notRefilled) - bookedAhead
+    return moveEndBack(this, state, at, nowUs, wanted, bookedAhead > 0n)
   }
 }

@@ -4,12 +4,12 @@ import { Decision, FixedGauge } from './decision.js'
 /*
  * Unlimited
  *
- * Grants everything, keeps no state and costs next to nothing. It is the way to switch a limit off by choice of
- * limiter: no flag, no second code path, and nothing is advertised. An infinite rate in golang.org/x/time/rate.
+ * Grants every request, keeps no state and costs next to nothing. With it a limit is switched off by the choice of a
+ * limiter: no flag, no second code path, and no advertised policy. The infinite rate of golang.org/x/time/rate.
  */
 
 /**
- * An algorithm that grants everything, for plans without a limit and for switching a limit off with `update`.
+ * An algorithm that grants every request, for plans without a limit and for switching a limit off with `update`.
  *
  * Has no options, keeps no state, throws nothing; every figure of its decisions is 0 or Infinity.
  *

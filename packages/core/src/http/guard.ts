@@ -8,43 +8,45 @@ import {
   type JointBooking,
   noteJointly,
 } from '../limiter/joint/decide-all.js'
-import { JointDecision } from '../limiter/joint/joint-decision.js'
-import { JointLimiter, ours } from '../limiter/joint/joint-limiter.js'
-import type { Limiter, WaitOptions } from '../limiter/limiter.js'
-import { LedgerLimiter } from '../limiter/limiter-class.js'
-import { RateLimitedError } from '../limiter/rate-limited-error.js'
+import { isJoint, type JointDecision } from '../limiter/joint/joint-decision.js'
+import type { Limiter } from '../limiter/limiter.js'
+import type { LedgerLimiter } from '../limiter/limiter-class.js'
+import { isRateLimited } from '../limiter/rate-limited-error.js'
 import { coded, type SluiceError } from '../shared/errors.js'
 import { all, andThen, isPromise, type MaybePromise } from '../shared/maybe-promise.js'
 import type { Booked } from '../store/store.js'
 import { failedDecision, isStoreError } from '../store/store-error.js'
-import { penalized } from './lifecycle/ladder.js'
-import { AgeWatch } from './lifecycle/misuse-warning.js'
-import { hasMet, meet } from './lifecycle/request-record.js'
+import { LONGEST_WAIT_MS } from './check-options.js'
+import { countRefusal } from './lifecycle/ladder.js'
+import { limiterCountWarning, newMiddlewareWarning } from './lifecycle/misuse-warning.js'
+import { recordCharge, wasCharged } from './lifecycle/request-record.js'
 import { onClose } from './lifecycle/response-end.js'
 import { settleAtEnd } from './lifecycle/settle.js'
 import type { Exchange, HttpOptions } from './options.js'
-import { ClientKeys, type Host, type Message } from './request/client-key.js'
-import { type Ask, Asker, isGone, jointAsks } from './request/resolve-ask.js'
-import { isSettled, LONGEST_HOLD_MS, type PolicyRule, rulesOf } from './resolve-options.js'
-import { type Verdict, Verdicts } from './response/report.js'
+import { createClients } from './request/client-key.js'
+import { nodeNet } from './request/node-net.js'
+import { createResolveAsk, isGone, jointAsks } from './request/resolve-ask.js'
+import { resolveOptions } from './resolve-options.js'
+import { createVerdicts } from './response/verdict.js'
+import type { Ask, Host, Message, PolicyRule, Verdict } from './types.js'
 
 /**
- * Decides over requests: at once, or in a promise where the key, the cost, the choice or the store takes its time, or
- * where the request is held.
+ * Decides about a request. Returns a promise only if a callback or the store returns one, or if the request waits for
+ * permits.
  */
 export interface Guard<X extends Exchange> {
   (...exchange: X): MaybePromise<Verdict>
-  /** The limiters that are not chosen for each request. */
+  /** The limiters of the route, except those that a function chooses for each request. */
   readonly limiters: readonly Limiter[]
-  /** For a server that closes: ends the waits of held requests with an error of status 503. */
+  /** Ends the wait of every waiting request with an error of status 503. Call it when the server closes. */
   close(): void
 }
 
 /**
- * Makes the decision function of an adapter. Throws for bad options as `rateLimit` does.
+ * Makes the decision function of an adapter. Throws for invalid options, as `rateLimit` does.
  *
- * The function throws, or its promise rejects, with what a callback has thrown or with an error of a stable code for what
- * a callback should not have returned; `key`, `cost` and `limiter` come before anything is charged.
+ * The decision function throws, or its promise rejects, with the error of a callback, or with an error with a `code` if a
+ * callback returned an invalid value. `key`, `cost` and `limiter` are called before anything is charged.
  *
  * @example
  * const guard = createGuard({ limit: 100, window: '1m' }, {
@@ -56,74 +58,77 @@ export interface Guard<X extends Exchange> {
  * const verdict = await guard(request, response)
  */
 export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: Host<X>): Guard<X> {
-  const rules = rulesOf(options)
+  const rules = resolveOptions(options)
   const [only, ...others] = rules.policies as [PolicyRule<X>, ...PolicyRule<X>[]]
-  const clients = new ClientKeys(host, rules.findClient, rules.ipv6Prefix)
-  const asker = new Asker<X>(clients)
-  const verdicts = new Verdicts(rules)
-  const held = new Set<AbortController>()
-  const age = new AgeWatch()
+  // The default key needs node:net: throw now, not at the first request.
+  if (rules.policies.some(({ key }) => key === undefined)) nodeNet('key')
+  const clients = createClients(host, rules.findClient, rules.ipv6Prefix)
+  const resolveAsk = createResolveAsk<X>(clients, limiterCountWarning())
+  const verdicts = createVerdicts(rules)
+  const waiting = new Set<AbortController>()
+  const warnIfNew = newMiddlewareWarning()
   const hasLadder = rules.policies.some(({ ladder }) => ladder !== undefined)
 
-  // Each step goes on by a call while answers are at hand, and makes a promise only for one that is not.
+  // No step makes a promise unless it has to wait for one.
   const guard = (...exchange: X): MaybePromise<Verdict> => {
     const [request] = exchange
     const message = host.message(request)
-    age.see(message)
+    warnIfNew(message)
     if (rules.skipPreflight && isPreflight(message)) return SKIPPED
     if (rules.access !== undefined) {
       if (isGone(message)) return ABANDONED
-      const word = rules.access(clients.addressOf(request, message))
-      if (word === 'allow') return SKIPPED
-      if (word === 'deny') return verdicts.denied(request)
+      const access = rules.access(clients.addressOf(request, message))
+      if (access === 'allow') return SKIPPED
+      if (access === 'deny') return verdicts.denied(request)
     }
     if (others.length > 0)
       return andThen(
-        all(rules.policies, rule => asker.ask(rule, request, message)),
+        all(rules.policies, rule => resolveAsk(rule, request, message)),
         asks => decideAll(exchange, message, asks),
       )
-    const ask = asker.ask(only, request, message)
+    const ask = resolveAsk(only, request, message)
     return isPromise(ask)
       ? ask.then(ask => decide(exchange, message, ask, NO_POLICIES))
       : decide(exchange, message, ask, NO_POLICIES)
   }
   const close = () => {
-    for (const wait of held) wait.abort(coded(new Error('the server is closing'), 'SLUICE_CLOSED', 'maxWait'))
+    for (const controller of waiting)
+      controller.abort(coded(new Error('the server is closing'), 'SLUICE_CLOSED', 'maxWait'))
   }
   const limiters = rules.policies.flatMap(({ limiter }) => (typeof limiter === 'function' ? [] : [limiter]))
   return Object.assign(guard, { limiters, close })
 
-  /** By one limiter; `idle` are policies of the route that ask nothing. */
+  /** Decides with a single limiter. `unused` lists the route's policies that do not apply to this request. */
   function decide(
     exchange: X,
     message: Message,
     ask: Ask<X> | undefined,
-    idle: readonly PolicyRule<X>[],
+    unused: readonly PolicyRule<X>[],
   ): MaybePromise<Verdict> {
     const [request] = exchange
     if (isGone(message)) return ABANDONED
     if (ask === undefined) return SKIPPED
     const { rule, limiter, key, cost } = ask
-    const members = limiter instanceof JointLimiter ? limiter.members : NO_MEMBERS
-    if (members.some(member => hasMet(request, member, key)))
-      return decideJoint(exchange, message, [ask], idle)
-    if (hasMet(request, limiter, key)) return SKIPPED
+    const { members } = limiter
+    if (members.some(member => wasCharged(request, member, key)))
+      return decideJoint(exchange, message, [ask], unused)
+    if (wasCharged(request, limiter, key)) return SKIPPED
     const conclude = (decision: Decision, booking?: Booking): MaybePromise<Verdict> => {
       if (isCharged(decision)) {
-        meet(request, limiter, key)
-        for (const member of members) meet(request, member, key)
-        if (isSettled(rule)) settleAtEnd([{ ask, booking }], exchange, host.response(...exchange), message)
+        recordCharge(request, limiter, key)
+        for (const member of members) recordCharge(request, member, key)
+        if (rule.settlesAtEnd) settleAtEnd([{ ask, booking }], exchange, host.response(...exchange), message)
       }
       return hasLadder && !decision.allowed
-        ? andThen(penalized([ask], decision, rules.dryRun), decision =>
-            verdicts.of(request, [ask], decision, idle),
+        ? andThen(countRefusal([ask], decision, rules.dryRun), decision =>
+            verdicts.of(request, [ask], decision, unused),
           )
-        : verdicts.of(request, [ask], decision, idle)
+        : verdicts.of(request, [ask], decision, unused)
     }
     const maxWaitMs =
       rules.dryRun || rule.countsAfter ? 0 : (rules.maxWaitMs ?? limiter.policy.maxWaitMs ?? 0)
-    if (maxWaitMs > 0) return hold(exchange, message, limiter, key, cost, maxWaitMs, conclude)
-    if (isSettled(rule)) return charge(ask, conclude)
+    if (maxWaitMs > 0) return wait(exchange, message, limiter, key, cost, maxWaitMs, conclude)
+    if (rule.settlesAtEnd) return charge(ask, conclude)
     const decision = limiter.tryAcquire(key, cost === 1 ? undefined : { cost })
     return isPromise(decision)
       ? Promise.resolve(decision as PromiseLike<Decision>).then(conclude, error =>
@@ -132,12 +137,11 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
       : conclude(decision)
   }
 
-  /** Takes what may be given back, or only looks whether it is there. */
+  /** Takes permits that may be refunded, or with `countsAfter` only checks that they are available. */
   function charge({ rule, limiter, key, cost }: Ask<X>, conclude: Conclude): MaybePromise<Verdict> {
-    const own = ours(limiter)
     const taken: MaybePromise<Booked> = rule.countsAfter
-      ? andThen<Decision, Booked>(own.check(key, cost), decision => ({ decision }))
-      : own.take(key, cost)
+      ? andThen<Decision, Booked>(limiter.check(key, cost), decision => ({ decision }))
+      : limiter.take(key, cost)
     return isPromise(taken)
       ? Promise.resolve(taken as PromiseLike<Booked>).then(
           ({ decision, booking }) => conclude(decision, booking),
@@ -146,129 +150,123 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
       : conclude(taken.decision, taken.booking)
   }
 
-  /** By several policies. */
+  /** Decides with several policies. `resolved` has undefined for a policy that does not apply to this request. */
   function decideAll(
     exchange: X,
     message: Message,
-    stated: readonly (Ask<X> | undefined)[],
+    resolved: readonly (Ask<X> | undefined)[],
   ): MaybePromise<Verdict> {
-    const asks = stated.filter(ask => ask !== undefined)
-    const idle = rules.policies.filter((_, index) => stated[index] === undefined)
-    if (asks.length <= 1 || isGone(message)) return decide(exchange, message, asks[0], idle)
-    return decideJoint(exchange, message, asks, idle)
+    const asks = resolved.filter(ask => ask !== undefined)
+    const unused = rules.policies.filter((_, index) => resolved[index] === undefined)
+    if (asks.length <= 1 || isGone(message)) return decide(exchange, message, asks[0], unused)
+    return decideJoint(exchange, message, asks, unused)
   }
 
-  /** By several limiters, all or none; one that comes twice, or was met before, counts once. */
+  /** Decides with several limiters, all or none. A limiter counts a request with the same key once. */
   function decideJoint(
     exchange: X,
     message: Message,
     asks: readonly Ask<X>[],
-    idle: readonly PolicyRule<X>[],
+    unused: readonly PolicyRule<X>[],
   ): MaybePromise<Verdict> {
     const [request] = exchange
     const joint = distinct(asks.flatMap(jointAsks)).filter(
-      ({ limiter, key }) => !hasMet(request, limiter, key),
+      ({ limiter, key }) => !wasCharged(request, limiter, key),
     )
     if (joint.length === 0) return SKIPPED
-    const isOpen = joint.some(({ rule }) => isSettled(rule))
+    const settlesAtEnd = joint.some(({ rule }) => rule.settlesAtEnd)
     const conclude = (decision: Decision, booking?: Booking): MaybePromise<Verdict> => {
-      if (decision.allowed && decision instanceof JointDecision) {
+      if (decision.allowed && isJoint(decision)) {
         const charged = joint.filter((_, index) => isCharged(decision.parts[index]?.decision))
-        for (const { limiter, key } of charged) meet(request, limiter, key)
+        for (const { limiter, key } of charged) recordCharge(request, limiter, key)
         const charges = charged.map(ask => ({ ask, booking: bookingOf(ask, booking) }))
-        if (isOpen) settleAtEnd(charges, exchange, host.response(...exchange), message)
+        if (settlesAtEnd) settleAtEnd(charges, exchange, host.response(...exchange), message)
       }
       return hasLadder
-        ? andThen(penalized(joint, decision, rules.dryRun), decision =>
-            verdicts.of(request, joint, decision, idle),
+        ? andThen(countRefusal(joint, decision, rules.dryRun), decision =>
+            verdicts.of(request, joint, decision, unused),
           )
-        : verdicts.of(request, joint, decision, idle)
+        : verdicts.of(request, joint, decision, unused)
     }
-    const wait = (maxWaitMs: number) =>
-      hold(exchange, message, lineOf(joint), keyOf(joint), 1, maxWaitMs, conclude)
+    const waitUpTo = (maxWaitMs: number) =>
+      wait(exchange, message, lineOf(joint), keyOf(joint), 1, maxWaitMs, conclude)
     const { maxWaitMs, dryRun } = rules
-    if (maxWaitMs !== undefined && maxWaitMs > 0 && !dryRun) return wait(maxWaitMs)
-    const decided = decideJointly(joint, true, isOpen)
+    if (maxWaitMs !== undefined && maxWaitMs > 0 && !dryRun) return waitUpTo(maxWaitMs)
+    const decided = decideJointly(joint, true, settlesAtEnd)
     const goOn = ({ decision, booking }: JointBooked) => {
-      const isHeld = maxWaitMs === undefined && !dryRun && !joint.some(({ rule }) => rule.countsAfter)
-      const queueMs = isHeld ? queueOf(joint, decision) : 0
-      return queueMs > 0 ? wait(queueMs) : conclude(noteJointly(joint, decision), booking)
+      const mayWait = maxWaitMs === undefined && !dryRun && !joint.some(({ rule }) => rule.countsAfter)
+      const queueMs = mayWait ? queueOf(joint, decision) : 0
+      return queueMs > 0 ? waitUpTo(queueMs) : conclude(noteJointly(joint, decision), booking)
     }
     return isPromise(decided)
       ? Promise.resolve(decided).then(goOn, error => storeFailed(error, conclude))
       : goOn(decided)
   }
 
-  /** Waits for the permits, as long as the client does. */
-  async function hold(
+  /** Waits for permits until the client disconnects. */
+  async function wait(
     exchange: X,
     message: Message,
-    limiter: Limiter,
+    limiter: LedgerLimiter<boolean>,
     key: string,
     cost: number,
     maxWaitMs: number,
     conclude: Conclude,
   ): Promise<Verdict> {
     const response = host.response(...exchange)
-    // Answered already, while its key was looked for.
+    // Other code sent a response while a callback was awaited.
     if (response.writableEnded) return ABANDONED
-    const wait = new AbortController()
-    held.add(wait)
-    const stopListening = onClose(response, message, () => wait.abort(ABANDONED))
+    const controller = new AbortController()
+    waiting.add(controller)
+    const stopListening = onClose(response, message, () => controller.abort(ABANDONED))
     let outcome: Booked
     try {
-      const maxWait = Math.min(maxWaitMs, LONGEST_HOLD_MS)
-      outcome = await holdBy(limiter, key, { cost, maxWait, signal: wait.signal })
+      const maxWait = Math.min(maxWaitMs, LONGEST_WAIT_MS)
+      outcome = await limiter.hold(key, { cost, maxWait, signal: controller.signal })
     } catch (error) {
       if (error === ABANDONED) return ABANDONED
       if (isStoreError(error)) return await storeFailed(error, conclude)
-      // What all three frameworks make a 503 of.
+      // Express, Koa and Fastify answer such an error with status 503.
       if ((error as Partial<SluiceError> | null)?.code === 'SLUICE_CLOSED')
         throw Object.assign(error as Error, { status: 503, statusCode: 503 })
-      if (!(error instanceof RateLimitedError)) throw error
+      if (!isRateLimited(error)) throw error
       outcome = error
     } finally {
-      held.delete(wait)
+      waiting.delete(controller)
       stopListening()
     }
     return conclude(outcome.decision, outcome.booking)
   }
 
-  /** A store has failed, and its limiter leaves it to the route what that means. */
+  /** Applies the route's `onStoreError` to an error of the store. Throws any other error. */
   function storeFailed(error: unknown, conclude: Conclude): MaybePromise<Verdict> {
     if (!isStoreError(error) || (rules.onStoreError === 'throw' && !rules.dryRun)) throw error
     return conclude(failedDecision(rules.dryRun || rules.onStoreError === 'allow'))
   }
 }
 
-/** What follows from a decision. */
+/** Applies a decision. */
 type Conclude = (decision: Decision, booking?: Booking) => MaybePromise<Verdict>
 
-/** A limiter that is not ours has nothing to give back. */
-async function holdBy(limiter: Limiter, key: string, options: WaitOptions): Promise<Booked> {
-  if (limiter instanceof LedgerLimiter) return limiter.hold(key, options)
-  return { decision: await limiter.acquire(key, options) }
-}
-
-/** Whether permits were taken for a request; what is no decision is for others to complain of. */
+/** Whether a request was charged. */
 function isCharged(decision: Decision | undefined): boolean {
   return decision?.allowed === true && decision.code !== 'SLUICE_STORE_ERROR'
 }
 
-/** What one of several asks has taken. */
+/** The part of a joint booking that belongs to one ask. */
 function bookingOf({ limiter, key }: JointAsk, joint: Booking | undefined): Booking | undefined {
   const bookings = (joint as JointBooking | undefined)?.bookings
   return bookings?.find(({ ask }) => ask.limiter === limiter && ask.key === key)?.booking
 }
 
-/** How long a request is to wait unless told otherwise: as long as a queue is, if none but queues refuse it. */
+/** How long a request waits by default: the length of the queue, if every limiter that refused it has one. */
 function queueOf(asks: readonly JointAsk[], { allowed, parts }: JointDecision): number {
   if (allowed) return 0
   const refusing = asks.filter((_, index) => parts[index]?.decision.allowed === false)
   return Math.min(...refusing.map(({ limiter }) => limiter.policy.maxWaitMs ?? 0))
 }
 
-/** The first of those that ask the same limiter for the same key. */
+/** Leaves out asks that repeat the limiter and key of an earlier one. */
 function distinct<A extends JointAsk>(asks: readonly A[]): readonly A[] {
   return asks.filter(
     (ask, index) =>
@@ -277,7 +275,6 @@ function distinct<A extends JointAsk>(asks: readonly A[]): readonly A[] {
 }
 
 const NO_POLICIES: readonly never[] = []
-const NO_MEMBERS: readonly never[] = []
 const SKIPPED: Verdict = { outcome: 'skipped' }
 const ABANDONED: Verdict = { outcome: 'abandoned' }
 

@@ -1,15 +1,14 @@
-import { invalid } from '../shared/errors.js'
+import { coded, invalid } from '../shared/errors.js'
 import { isPromise, type MaybePromise } from '../shared/maybe-promise.js'
-import { asError } from './response/write-fields.js'
 
 /*
- * Limits of one route each: a handler, or a method of a controller, that runs only for requests that go on.
+ * Runs what comes after a limit: the `next` of a framework, or the handler of a single route.
  */
 
-// biome-ignore lint/suspicious/noExplicitAny: a handler may be a method of anything.
+// biome-ignore lint/suspicious/noExplicitAny: a handler may be a method of any class.
 type Anything = any
 
-/** A limit to be applied: call it with a handler, or put it before a method that is one. */
+/** The limit of one route: call it with the route's handler, or use it as the decorator of a method that handles a route. */
 export type RouteLimit<Args extends readonly unknown[]> = <
   Handler extends (this: Anything, ...args: Args) => unknown,
 >(
@@ -17,7 +16,7 @@ export type RouteLimit<Args extends readonly unknown[]> = <
   context?: ClassMethodDecoratorContext,
 ) => Handler
 
-/** Makes the limit of a route of what runs a handler within it. */
+/** Makes the limit of a route. `run` calls `handle` for a request that continues, and returns what the route returns. */
 export function routeLimit<Args extends readonly unknown[]>(
   run: (args: Args, handle: () => unknown) => unknown,
 ): RouteLimit<Args> {
@@ -32,44 +31,82 @@ export function routeLimit<Args extends readonly unknown[]>(
 }
 
 /**
- * Runs a handler if `act` says that the request goes on, and returns what it returns. What fails before, or in a promise
- * that the framework might not look at, goes to `fail`, which hears whether the handler has failed. `answered` is what tells
- * the framework, in a promise, that the response is answered elsewhere.
+ * For frameworks that continue by a callback: runs `limit`, which says whether the request continues. Then calls `next` if
+ * it does, `fail` if `limit` failed, and otherwise neither.
+ */
+export function runMiddleware(
+  limit: () => MaybePromise<boolean>,
+  next: () => void,
+  fail: (error: unknown) => void,
+): void {
+  let continues: MaybePromise<boolean>
+  try {
+    continues = limit()
+  } catch (error) {
+    fail(asError(error))
+    return
+  }
+  // An error of `next` must reach neither `fail` nor a promise that nothing handles.
+  if (isPromise(continues))
+    continues.then(
+      value => value === true && queueMicrotask(next),
+      error => fail(asError(error)),
+    )
+  else if (continues) next()
+}
+
+/**
+ * Runs `limit`, which says whether the request continues, and then the handler, whose result it returns. An error of
+ * `limit`, and one in a promise, goes to `fail`, whose second argument says whether it came from the handler. `answered` is
+ * what a promise resolves to if the response is sent elsewhere.
  */
 export function runLimited(
-  act: () => MaybePromise<boolean>,
+  limit: () => MaybePromise<boolean>,
   handle: () => unknown,
   fail: (error: unknown, byHandler: boolean) => unknown,
   answered?: unknown,
 ): unknown {
-  let goesOn: MaybePromise<boolean>
+  let continues: MaybePromise<boolean>
   try {
-    goesOn = act()
+    continues = limit()
   } catch (error) {
     return fail(asError(error), false)
   }
-  if (!isPromise(goesOn)) return goesOn ? handle() : answered
-  return later(goesOn, handle, fail, answered)
+  if (!isPromise(continues)) return continues ? handle() : answered
+  return runLater(continues, handle, fail, answered)
 }
 
-async function later(
-  goesOn: PromiseLike<boolean>,
+async function runLater(
+  limited: PromiseLike<boolean>,
   handle: () => unknown,
   fail: (error: unknown, byHandler: boolean) => unknown,
   answered: unknown,
 ): Promise<unknown> {
-  let isLetIn: boolean
+  let continues: boolean
   try {
-    isLetIn = (await goesOn) === true
+    continues = (await limited) === true
   } catch (error) {
     return fail(asError(error), false)
   }
-  if (!isLetIn) return answered
+  if (!continues) return answered
   try {
-    // A handler that returns nothing answers by itself, perhaps later.
+    // A handler that returns nothing sends the response itself, perhaps later.
     const result = handle()
     return result === undefined ? answered : await result
   } catch (error) {
     return fail(error, true)
   }
+}
+
+/**
+ * What a callback threw, as an error that frameworks take for one: they continue if they are passed undefined or null, and
+ * Express skips routes if it is passed `'route'` or `'router'`.
+ */
+export function asError(thrown: unknown): unknown {
+  if (thrown && thrown !== 'route' && thrown !== 'router') return thrown
+  return coded(
+    new Error('a callback has thrown a value that is not an error', { cause: thrown }),
+    'SLUICE_CALLBACK_FAILED',
+    'callback',
+  )
 }

@@ -1,22 +1,24 @@
-export { coded, invalid } from '../shared/errors.js'
-export { andThen, type MaybePromise } from '../shared/maybe-promise.js'
-export { createGuard, type Guard } from './guard.js'
-export { type RouteLimit, routeLimit, runLimited } from './handler.js'
-export type { Closing } from './lifecycle/response-end.js'
-export { limitOn } from './middleware.js'
+// For users: limits without a framework, options, and what callbacks receive.
+
 export { type LimitedMessage, limitRoute, type NodeOptions } from './node.js'
 export type {
   Answer,
   BlockOptions,
+  Body,
   CountingOptions,
+  Dialect,
   Ending,
   Exchange,
   HttpOptions,
+  LegacyReset,
   LimitDoor,
   LimiterDoor,
   Outcome,
   PoliciesDoor,
   PolicyOptions,
+  Problem,
+  ProxyOptions,
+  QuotaUnit,
   Refund,
   RefundRule,
   Refusal,
@@ -24,19 +26,16 @@ export type {
   RequestOptions,
 } from './options.js'
 export { addressKey } from './request/address.js'
-export type { Host, Message } from './request/client-key.js'
-export type { ProxyOptions } from './request/forwarded.js'
-export type { Dialect, LegacyReset } from './response/older-fields.js'
-export type { Body, Problem } from './response/problem.js'
-export type { QuotaUnit } from './response/ratelimit-fields.js'
-export { isRefusal, type RefusedError, refusedError } from './response/refused-error.js'
-export type { Field, Verdict } from './response/report.js'
-export {
-  asError,
-  dropOnRedirect,
-  FOREIGN,
-  finish,
-  type NodeResponse,
-  sendRefusal,
-  writeFields,
-} from './response/write-fields.js'
+export type { RefusedError } from './response/refused-error.js'
+
+// For adapters: the decision about a request, and how to apply it.
+
+export { coded, invalid } from '../shared/errors.js'
+export { andThen, type MaybePromise } from '../shared/maybe-promise.js'
+export { createGuard, type Guard } from './guard.js'
+export { asError, type RouteLimit, routeLimit, runLimited, runMiddleware } from './handler.js'
+export { limitOn } from './middleware.js'
+export { dropOnRedirect } from './response/redirect.js'
+export { isRefusal, refusedError } from './response/refused-error.js'
+export { BODY_HEADERS, sendRefusal, writeFields } from './response/write-fields.js'
+export type { Field, Host, Message, NodeResponse, ObservedResponse, Verdict } from './types.js'

@@ -3,21 +3,21 @@ import type { Decision } from '../algorithms/decision.js'
 import { andThen, type MaybePromise } from '../shared/maybe-promise.js'
 import { createGuard } from './guard.js'
 import type { HttpOptions, Refusal } from './options.js'
-import type { Host } from './request/client-key.js'
+import { dropOnRedirect } from './response/redirect.js'
 import { refusedError } from './response/refused-error.js'
-import type { Verdict } from './response/report.js'
-import { dropOnRedirect, sendRefusal, writeFields } from './response/write-fields.js'
+import { sendRefusal, writeFields } from './response/write-fields.js'
+import type { Host, Verdict } from './types.js'
 
-/** A request that carries what was decided over it. */
-interface Decided {
+/** A request on which the decision is stored. */
+interface LimitedRequest {
   rateLimit?: Decision | undefined
 }
 
 /**
- * Limits where responses are those of node:http. What it makes puts verdicts into effect: it answers a request or lets it go
- * on, which it says. Throws for bad options as `rateLimit` does.
+ * Limits requests of a framework whose responses are those of node:http. The function that it returns writes header fields
+ * and sends refusals, and says whether the request continues. Throws for invalid options, as `rateLimit` does.
  */
-export function limitOn<Request extends Decided, Response extends ServerResponse>(
+export function limitOn<Request extends LimitedRequest, Response extends ServerResponse>(
   options: HttpOptions<[Request, Response]>,
   host: Host<[Request, Response]>,
 ): (request: Request, response: Response) => MaybePromise<boolean> {
@@ -54,7 +54,7 @@ function apply(
   })
 }
 
-/** Somebody began to answer while the key was looked for: no field can be said any more, and no refusal. */
+/** For a response that other code began during an asynchronous decision: too late for header fields and for a refusal. */
 function applyLate(outcome: 'allowed' | 'refused', response: ServerResponse): boolean {
   if (response.writableEnded) return false
   if (outcome === 'refused') response.destroy()

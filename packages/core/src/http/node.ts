@@ -1,23 +1,25 @@
-import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
+import type * as Http from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Decision } from '../algorithms/decision.js'
+import { builtin } from '../shared/node-module.js'
 import { callable } from '../shared/validate.js'
 import { type RouteLimit, routeLimit, runLimited } from './handler.js'
 import { limitOn } from './middleware.js'
 import type { HttpOptions } from './options.js'
-import type { Host } from './request/client-key.js'
 import { isRefusal } from './response/refused-error.js'
+import type { Host } from './types.js'
 
-/** A request of node:http that may have been limited. */
+/** A node:http request on which the decision is stored. */
 export type LimitedMessage = IncomingMessage & {
-  /** What the limiter decided over this request; undefined where none has. */
+  /** The limiter's decision about this request; undefined if it was not limited. */
   rateLimit?: Decision | undefined
 }
 
-/** Options of `limitRoute` without a framework. */
+/** Options of `limitRoute` for node:http. */
 export type NodeOptions = HttpOptions<[request: LimitedMessage, response: ServerResponse]> & {
   /**
-   * Answers a request over which a callback or a store has failed, and refusals of `throws: true`; default the status of
-   * the error, or 500 and a process warning.
+   * Sends the response when a callback or a store fails, and for refusals with `throws: true`; may be async. Default: a
+   * plain response with the status of the error, or 500, and except for refusals a process warning with the error.
    */
   readonly onError?:
     | ((error: unknown, request: LimitedMessage, response: ServerResponse) => unknown)
@@ -25,12 +27,13 @@ export type NodeOptions = HttpOptions<[request: LimitedMessage, response: Server
 }
 
 /**
- * Limits a handler of node:http, without any framework; also as a standard method decorator on a controller's method.
+ * Limits a node:http handler, without a framework. Takes the options of every adapter, and also works as a standard
+ * decorator of a method.
  *
- * Takes the options of every adapter. A request within the limit reaches the handler, with `request.rateLimit` and the
- * RateLimit fields set; one beyond it is answered with 429, Retry-After and a problem+json body, or by `onRefused`.
+ * A request within the limit reaches the handler, with `request.rateLimit` and the RateLimit header fields set. A request
+ * over the limit gets status 429, Retry-After and a problem+json body, or the response of `onRefused`.
  *
- * Throws a TypeError or RangeError (with `code` and `option`) for options that are unknown, of a wrong type or out of
+ * Throws a TypeError or RangeError, with `code` and `option`, for an option that is unknown, of the wrong type or out of
  * range.
  *
  * @example
@@ -45,13 +48,13 @@ export function limitRoute(options: NodeOptions): RouteLimit<Handled> {
     runLimited(
       () => limit(request, response),
       handle,
-      error => failing(onError, error, request, response),
+      error => handleError(onError, error, request, response),
     ),
   )
 }
 
-/** An answer to an error that fails is an error as well, which is answered as usual. */
-async function failing(
+/** If `onError` itself fails, its error gets the default response. */
+async function handleError(
   onError: NonNullable<NodeOptions['onError']>,
   error: unknown,
   ...exchange: Handled
@@ -72,7 +75,7 @@ const host: Host<Handled> = {
   trusts: () => 'nobody',
 }
 
-/** Without a framework nobody else answers, and an error that nobody sees is not mended. */
+/** Warns as well, because there is no framework that would report the error. */
 function answerError(error: unknown, _: LimitedMessage, response: ServerResponse): void {
   if (!isRefusal(error)) process.emitWarning(error instanceof Error ? error : String(error))
   if (response.headersSent) {
@@ -82,5 +85,5 @@ function answerError(error: unknown, _: LimitedMessage, response: ServerResponse
   const { status = 500 } = (error ?? {}) as { status?: number }
   response.statusCode = status >= 400 && status <= 599 ? status : 500
   response.setHeader('Content-Type', 'text/plain; charset=utf-8')
-  response.end(STATUS_CODES[response.statusCode])
+  response.end(builtin<typeof Http>('node:http')?.STATUS_CODES[response.statusCode])
 }

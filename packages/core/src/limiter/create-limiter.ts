@@ -11,7 +11,7 @@ import type { Limiter, LimiterOptions } from './limiter.js'
 import { checkAlgorithm, LedgerLimiter } from './limiter-class.js'
 
 /**
- * Makes a limiter: an algorithm, applied to keys.
+ * Makes a limiter, which applies an algorithm to keys.
  *
  * Throws a TypeError or RangeError (with `code` and `option`) for an option that is unknown, of a wrong type or out of
  * range.
@@ -26,19 +26,15 @@ export function createLimiter<S extends SyncStore | AsyncStore | undefined = und
   options: LimiterOptions<S> = {},
 ): Limiter<S extends AsyncStore ? true : false> {
   checkAlgorithm(algorithm)
-  checkOptions('createLimiter', options, OPTIONS)
+  checkOptions('createLimiter', options, ['name', ...LIMITER_OPTIONS])
   const name = options.name === undefined ? 'default' : policyName('name', options.name)
+  checkLimiterOptions(options)
   const { clock = systemClock, store = memoryStore() } = options
-  checkClock(clock)
-  having('open', 'store', store, 'a store such as memoryStore()')
   const maxWaitUs = options.maxWait === undefined ? undefined : waitToUs('maxWait', options.maxWait)
-  // What is a queue itself says how many may wait.
+  // A leaky bucket is a queue: as many calls may wait as it has places.
   const queue = algorithm.policy.maxWaitMs === undefined ? 0 : algorithm.policy.limit
   const { maxQueue = Math.max(1000, queue), maxQueuePerKey = Math.max(10, queue) } = options
-  const bounds = {
-    maxQueue: wholeNumber('maxQueue', maxQueue),
-    maxQueuePerKey: wholeNumber('maxQueuePerKey', maxQueuePerKey),
-  }
+  const bounds = { maxQueue, maxQueuePerKey }
   const { onStoreError = store.onStoreError, deadline = store.deadline } = options
   const ledger = openLedger(store, {
     name,
@@ -49,12 +45,12 @@ export function createLimiter<S extends SyncStore | AsyncStore | undefined = und
     deadlineMs: deadline === undefined ? undefined : spanToUs('deadline', deadline) / 1000,
     onFailure: error => limiter.failed(error),
   })
-  const limiter = new LedgerLimiter({ name, terms: algorithm, ledger, clock, maxWaitUs, bounds })
+  const limiter = new LedgerLimiter({ name, algorithm, ledger, clock, maxWaitUs, bounds })
   return limiter as unknown as Limiter<S extends AsyncStore ? true : false>
 }
 
-const OPTIONS = [
-  'name',
+/** The options that limiters and registries have in common. */
+export const LIMITER_OPTIONS = [
   'store',
   'clock',
   'maxWait',
@@ -64,13 +60,21 @@ const OPTIONS = [
   'deadline',
 ]
 
-/** Whether a value is a limiter of `createLimiter`, or does what one does. */
-export function isLimiter(value: unknown): value is Limiter {
-  const limiter = value as Limiter | null | undefined
-  return typeof limiter?.tryAcquire === 'function' && typeof limiter.name === 'string'
+/** Checks the values of these options. */
+export function checkLimiterOptions(
+  options: Omit<LimiterOptions<SyncStore | AsyncStore | undefined>, 'name'>,
+): void {
+  const { store, clock, maxWait, maxQueue = 0, maxQueuePerKey = 0, onStoreError, deadline } = options
+  if (clock !== undefined) checkClock(clock)
+  if (store !== undefined) having('open', 'store', store, 'a store such as memoryStore()')
+  if (maxWait !== undefined) waitToUs('maxWait', maxWait)
+  wholeNumber('maxQueue', maxQueue)
+  wholeNumber('maxQueuePerKey', maxQueuePerKey)
+  if (onStoreError !== undefined) checkOnStoreError(onStoreError)
+  if (deadline !== undefined) spanToUs('deadline', deadline)
 }
 
-/** A clock that is wrong would be a limit that is none. */
+/** With a clock that shows no time, nothing would be limited. */
 function checkClock(clock: Clock): void {
   having('nowUs', 'clock', clock, 'a clock such as systemClock')
   const nowUs = clock.nowUs()

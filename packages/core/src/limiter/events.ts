@@ -3,8 +3,8 @@ import type { Decision } from '../algorithms/decision.js'
 import { builtin } from '../shared/node-module.js'
 
 /*
- * Events: what limiters do, on the channels of node:diagnostics_channel, and nothing where that module is missing.
- * Nobody listening costs a look at a flag.
+ * Events on the channels of node:diagnostics_channel; none where that module is missing. Without subscribers an event
+ * costs the check of a flag.
  *
  *     import { subscribe } from 'node:diagnostics_channel'
  *     subscribe('sluice:decision', message => {
@@ -15,29 +15,29 @@ import { builtin } from '../shared/node-module.js'
  * Events carry keys, which may be personal data.
  */
 
-/** What is published, by the name of the channel. */
+/** The message of each channel, by the channel's name. */
 export interface SluiceEvents {
-  /** An ask was decided: `tryAcquire`, `reserve`, an `acquire` that has ended, or one of several at once. */
+  /** A decision of `tryAcquire` or `reserve`, at the end of `acquire`, or of one of several limiters together. */
   'sluice:decision': {
     readonly limiter: string
     readonly key: string
     readonly cost: number
     readonly decision: Decision
   }
-  /** An `acquire` has to wait. */
+  /** A call of `acquire` has to wait. */
   'sluice:wait': {
     readonly limiter: string
     readonly key: string
     readonly cost: number
     readonly waitMs: number
   }
-  /** Permits were given back by `release`, `cancel` or `refund`. */
+  /** `release`, `cancel` or `refund` gave permits back. */
   'sluice:release': { readonly limiter: string; readonly key: string; readonly permits: number }
-  /** A key was drained of so many permits. */
+  /** `drain` took this many permits. */
   'sluice:drain': { readonly limiter: string; readonly key: string; readonly permits: number }
-  /** A key was blocked for so long, by hand or for what it did. */
+  /** A key was blocked: by `block`, or because it was refused too often. */
   'sluice:block': { readonly limiter: string; readonly key: string; readonly forMs: number }
-  /** A block was lifted by hand. */
+  /** `unblock` lifted the block of a key. */
   'sluice:unblock': { readonly limiter: string; readonly key: string }
   /** A key was reset. */
   'sluice:reset': { readonly limiter: string; readonly key: string }
@@ -49,15 +49,20 @@ export interface SluiceEvents {
   'sluice:registry': { readonly limiter: string; readonly change: 'added' | 'replaced' | 'removed' }
 }
 
-/** A channel of node:diagnostics_channel, as far as it is used here. */
+/** The part of a diagnostics channel that is used here. */
 export interface Channel<Message> {
   readonly hasSubscribers: boolean
   publish(message: Message): void
 }
 
-/** The channel of an event; one without subscribers where there are no channels. */
+/** The channel of an event; one without subscribers where node:diagnostics_channel is missing. */
 export function channelOf<Name extends keyof SluiceEvents>(name: Name): Channel<SluiceEvents[Name]> {
   return diagnostics?.channel(name) ?? SILENT
+}
+
+/** Publishes a message if the channel has subscribers. */
+export function publish<Message>(channel: Channel<Message>, message: Message): void {
+  if (channel.hasSubscribers) channel.publish(message)
 }
 
 const SILENT = { hasSubscribers: false, publish: () => {} }

@@ -1,38 +1,35 @@
 import type { Decision } from '../algorithms/decision.js'
-import { checkCost } from '../shared/cost.js'
 import { type Duration, waitToUs } from '../shared/duration.js'
-import { invalid } from '../shared/errors.js'
 import { andThen, isPromise, type MaybePromise } from '../shared/maybe-promise.js'
-import { callable, checkOptions, having } from '../shared/validate.js'
-import { isLimiter } from './create-limiter.js'
+import { callable, checkCost, checkKey, checkOptions, having } from '../shared/validate.js'
 import type { Limiter } from './limiter.js'
-import { checkKey } from './limiter-class.js'
+import { limiterOf } from './limiter-of.js'
 import { RateLimitedError } from './rate-limited-error.js'
 
-// biome-ignore lint/suspicious/noExplicitAny: a callback that states no types is to take those of any function.
+// biome-ignore lint/suspicious/noExplicitAny: a callback without types of its own must accept any function's arguments.
 type Anything = any
 
-/** Options of `limited`. `Args` are the arguments of the function that its callbacks look at. */
+/** Options of `limited`. */
 export interface LimitedOptions {
-  /** Who is limited: a text, or a function of the arguments; default `'default'`, one key for all calls. */
+  /** The key: a string, or a function of the arguments; default `'default'`, one key for all calls. */
   readonly key?: string | ((...args: Anything[]) => string) | undefined
-  /** Permits a call costs: a whole number, or a function of the arguments; default 1. */
+  /** How many permits a call takes: a whole number, or a function of the arguments; default 1. */
   readonly cost?: number | ((...args: Anything[]) => number) | undefined
   /**
-   * The longest a call waits for its permits. Whenever it is stated, also as 0, the limited function returns a promise;
-   * by default a call does not wait.
+   * The longest wait of a call. With this option, also if it is 0, the limited function returns a promise. By default
+   * calls do not wait.
    */
   readonly maxWait?: Duration | undefined
-  /** Ends a wait when it is aborted, as `acquire` does; without `maxWait` a call waits as long as `acquire` would. */
+  /** Aborting it ends a wait. Without `maxWait` a call waits as long as `acquire` would; the function returns a promise. */
   readonly signal?: AbortSignal | ((...args: Anything[]) => AbortSignal | undefined) | undefined
   /**
-   * Called with what the function has returned (awaited) or thrown: true drains the limiter for the key, such as when an
-   * upstream answers 429. `failed` tells the two apart.
+   * Called with the function's result (awaited), or with its error and `failed` true. Return true to drain the key, for
+   * example when a server has answered 429.
    */
   readonly drainOn?: ((outcome: Anything, failed: boolean) => boolean) | undefined
 }
 
-/** The arguments that the callbacks of some options look at: at least those of each of them. */
+/** The arguments that the callbacks of these options take: at least those of each callback. */
 type Takes<Callback> = readonly [
   ...(Callback extends (...args: infer Args) => unknown ? Args : []),
   ...Anything[],
@@ -42,7 +39,7 @@ type ArgsOf<Options> = Takes<Option<Options, 'key'>> &
   Takes<Option<Options, 'cost'>> &
   Takes<Option<Options, 'signal'>>
 
-/** A limiter to be applied: call it with a function, or put it before a method. */
+/** The result of `limited`: call it with a function, or use it as a method decorator. */
 export type Limiting<Args extends readonly unknown[], Waits extends boolean> = <
   This,
   Own extends Args,
@@ -52,28 +49,28 @@ export type Limiting<Args extends readonly unknown[], Waits extends boolean> = <
   context?: ClassMethodDecoratorContext<This>,
 ) => (this: This, ...args: Own) => LimitedResult<Waits, Result>
 
-/** What a limited function returns: what it did before, as a promise if it may have to wait. */
+/** The result of a limited function: that of the function, in a promise if calls may wait. */
 export type LimitedResult<Waits extends boolean, Result> = Waits extends true
   ? Promise<Awaited<Result>>
   : Result
 
-/** Whether an option is stated; one that may be undefined is stated perhaps. */
-type Stated<Value> = [Value] extends [undefined] ? false : undefined extends Value ? boolean : true
+/** Whether an option is given; `boolean` if it may be undefined. */
+type Given<Value> = [Value] extends [undefined] ? false : undefined extends Value ? boolean : true
 type Or<A extends boolean, B extends boolean> = A extends true ? true : B
 
-/** A limited function waits on an asynchronous store, and when it has been told how long. */
+/** Whether a limited function returns a promise: on an asynchronous store, with `maxWait` or with `signal`. */
 export type Waits<Async extends boolean, Options> = Or<
   Async,
-  Or<Stated<Option<Options, 'maxWait'>>, Stated<Option<Options, 'signal'>>>
+  Or<Given<Option<Options, 'maxWait'>>, Given<Option<Options, 'signal'>>>
 >
 
 /**
- * Limits a function: permits are taken before each call, and a refusal throws a RateLimitedError before the function runs.
- * Apply it to a function, sync or async, or as a standard method decorator.
+ * Limits a function: each call takes permits first. If they are refused, it throws a RateLimitedError and does not run the
+ * function. Apply it to a function, sync or async, or use it as a standard method decorator.
  *
- * Without `maxWait` and `signal` a call does not wait, and on a synchronous limiter the function stays as synchronous as
- * it was; an async function rejects instead of throwing. Throws a TypeError or RangeError for a bad option at once, and
- * for a key or cost that is none when the function is called; nothing is charged then.
+ * Without `maxWait` and `signal` calls do not wait, and on a synchronous store a sync function stays sync. An async
+ * function rejects instead of throwing. Throws a TypeError or RangeError for a bad option at once; for a bad key or cost
+ * of a callback when the function is called, and nothing is charged then.
  *
  * @example
  * const send = limited(perUser, { key: (to: string) => to })(sendMail)
@@ -87,10 +84,9 @@ export function limited<Async extends boolean, Options extends LimitedOptions = 
   limiter: Limiter<Async>,
   options?: Options & LimitedOptions,
 ): Limiting<ArgsOf<Options>, Waits<Async, Options>> {
-  if (!isLimiter(limiter))
-    throw invalid(TypeError, 'limiter', 'a limiter of createLimiter', limiter, 'SLUICE_INVALID_LIMITER')
+  const checked: Limiter = limiterOf(limiter)
   const rules = rulesOf((options === undefined ? {} : options) as LimitedOptions)
-  const limit = (action: Action) => limitedFunction(limiter as Limiter, rules, action)
+  const limit = (action: Action) => limitedFunction(checked, rules, action)
   return limit as unknown as Limiting<ArgsOf<Options>, Waits<Async, Options>>
 }
 
@@ -152,12 +148,12 @@ function admit(
   if (waits) return limiter.acquire(key, { cost, maxWait, signal: signal.apply(self, args as []) })
   return andThen<Decision, Decision>(limiter.tryAcquire(key, { cost }), decision => {
     if (!decision.allowed)
-      throw new RateLimitedError(limiter.name, key, decision, 'the permits are not there')
+      throw new RateLimitedError(limiter.name, key, decision, 'there are too few permits')
     return decision
   })
 }
 
-/** Runs the function, and drains the limiter when its outcome says so. */
+/** Runs the function, and drains the key if `drainOn` returns true for the outcome. */
 function watched(limiter: Limiter, { drainOn }: Rules, key: string, run: () => unknown): unknown {
   if (drainOn === undefined) return run()
   const ended = (outcome: unknown, failed: boolean, then: () => unknown) =>
@@ -176,13 +172,13 @@ function watched(limiter: Limiter, { drainOn }: Rules, key: string, run: () => u
   return isPromise(result) ? result.then(returned, failed) : returned(result)
 }
 
-/** What the function has come to stands, also where the store fails; its limiter tells of that. */
+/** Drains the key, then goes on with the outcome, also if the store has failed; the limiter reports that. */
 function drained(limiter: Limiter, key: string, then: () => unknown): unknown {
   const drain = limiter.drain(key)
   return isPromise(drain) ? drain.then(then, then) : then()
 }
 
-/** Limited functions that reject instead of throwing, as an async function does. */
+/** Limited functions that reject instead of throwing, as async functions do. */
 const rejecting = new WeakSet<Action>()
 
 const AsyncFunction = (async () => {}).constructor as new () => unknown

@@ -1,72 +1,76 @@
 import type { Algorithm, Booking, Policy } from '../algorithms/algorithm.js'
 import type { Decision } from '../algorithms/decision.js'
 import type { Clock } from '../shared/clock.js'
-import { checkCost } from '../shared/cost.js'
 import { type Duration, spanToUs, waitToUs } from '../shared/duration.js'
-import { coded, invalid, invalidPrivately } from '../shared/errors.js'
-import { type Answer, afterwards, andThen, type MaybePromise } from '../shared/maybe-promise.js'
-import { checkOptions, having, wholeNumber } from '../shared/validate.js'
+import { coded, invalid } from '../shared/errors.js'
+import { type Answer, andThen, type MaybePromise } from '../shared/maybe-promise.js'
+import { checkCost, checkKey, checkOptions, having, wholeNumber } from '../shared/validate.js'
+import { warnOnce } from '../shared/warnings.js'
 import type { Booked, Ladder, Ledger } from '../store/store.js'
 import { noAnswer } from '../store/store-error.js'
-import { channelOf } from './events.js'
+import { channelOf, publish } from './events.js'
 import type { AcquireOptions, Limiter, ReserveOptions, WaitOptions } from './limiter.js'
-import { RateLimitedError } from './rate-limited-error.js'
+import { LIMITER, LIMITER_VERSION } from './limiter-mark.js'
+import { isRateLimited } from './rate-limited-error.js'
 import { type Reservation, reservationOf } from './reservation.js'
 import type { LimiterStats } from './stats.js'
-import { type Room, WaitingRoom } from './waiting-line.js'
+import { type Room, WaitingRoom } from './waiting-room.js'
 
-/** What a limiter says of itself; an algorithm says it. */
-export interface Terms {
-  readonly name: string
-  readonly policy: Policy
-  readonly bookable: boolean
-}
+/** What a limiter has to know of its algorithm; the store applies the algorithm itself. */
+export type AlgorithmInfo = Pick<Algorithm, 'name' | 'policy' | 'bookable'>
 
 /** What a limiter is made of. */
 export interface LimiterParts<Async extends boolean> {
   readonly name: string
-  readonly terms: Terms
+  readonly algorithm: AlgorithmInfo
   readonly ledger: Ledger<Async>
   readonly clock: Clock
-  /** The patience of who states none; undefined for what the terms say. */
+  /** The longest wait of a call without a `maxWait` of its own; undefined for the algorithm's. */
   readonly maxWaitUs: number | undefined
   readonly bounds: { readonly maxQueue: number; readonly maxQueuePerKey: number }
 }
 
-/** A limiter over a ledger: checks what it is asked, keeps the waiting, counts and tells. */
+/** A limiter over a ledger: checks arguments, lets calls wait, counts, and publishes events. */
 export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   readonly name: string
   readonly ledger: Ledger<Async>
   readonly clock: Clock
   readonly bounds: LimiterParts<Async>['bounds']
-  terms: Terms
-  private readonly isAsync: boolean
-  private readonly maxWaitUs: number | undefined
+  /** The limiters that this one combines; empty if it is not a combination. */
+  readonly members: readonly LedgerLimiter<boolean>[] = []
+  algorithm: AlgorithmInfo
+  readonly #isAsync: boolean
+  readonly #maxWaitUs: number | undefined
   protected readonly waitingRoom: WaitingRoom<Async>
-  /** How many wait for this limiter among others, by key. */
-  private readonly sharing = new Map<string, number>()
-  private sharingAll = 0
-  /** Rooms in which somebody waits for this limiter among others. */
-  private readonly sharedRooms = new Set<Room>()
-  private granted = 0
-  private refused = 0
-  private waited = 0
-  private storeErrors = 0
+  /** How many calls wait for this limiter together with others, by key. */
+  readonly #sharing = new Map<string, number>()
+  #sharingAll = 0
+  /** The rooms of those calls. */
+  readonly #sharedRooms = new Set<Room>()
+  #granted = 0
+  #refused = 0
+  #waited = 0
+  #storeErrors = 0
 
-  constructor({ name, terms, ledger, clock, maxWaitUs, bounds }: LimiterParts<Async>) {
+  constructor({ name, algorithm, ledger, clock, maxWaitUs, bounds }: LimiterParts<Async>) {
     this.name = name
-    this.terms = terms
+    this.algorithm = algorithm
     this.ledger = ledger
     this.clock = clock
     this.bounds = bounds
-    this.isAsync = ledger.async
-    this.maxWaitUs = maxWaitUs
-    const bookable = () => this.terms.bookable
-    this.waitingRoom = new WaitingRoom({ name, clock, ledger, bookable, ...bounds, ...this.roomHooks() })
+    this.#isAsync = ledger.async
+    this.#maxWaitUs = maxWaitUs
+    const bookable = () => this.algorithm.bookable
+    this.waitingRoom = new WaitingRoom({ name, clock, ledger, bookable, ...bounds, ...this.#roomHooks() })
+  }
+
+  /** On the prototype, so that an object which spreads a limiter is not taken for one. */
+  get [LIMITER](): number {
+    return LIMITER_VERSION
   }
 
   get policy(): Policy {
-    return this.terms.policy
+    return this.algorithm.policy
   }
 
   get isClosed(): boolean {
@@ -75,170 +79,220 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 
   tryAcquire(key: string, options?: AcquireOptions): Answer<Async, Decision> {
     checkKey(key)
-    const cost = costOf(options)
+    const cost = costOf(options, ACQUIRE_OPTIONS)
     const answer = this.ledger.decide(key, cost, 0, true)
-    return this.isAsync
-      ? this.notedLater(key, cost, answer)
-      : (this.noted(key, cost, answer as Decision) as Answer<Async, Decision>)
+    // Without a closure on a synchronous store: most calls of most programs end here.
+    return this.#isAsync
+      ? andThen<Async, Decision, Decision>(answer, decision => this.record(key, cost, decision))
+      : (this.record(key, cost, answer as Decision) as Answer<Async, Decision>)
   }
 
   reserve(key: string, options?: ReserveOptions): Answer<Async, Reservation<Async>> {
     checkKey(key)
-    const cost = options === undefined ? 1 : statedCost(options, RESERVE_OPTIONS)
-    const maxWaitUs = this.patience(options)
-    if (maxWaitUs > 0 && !this.terms.bookable) throw notBookable(this.terms)
-    return afterwards<Async, Booked, Reservation<Async>>(this.ledger.book(key, cost, maxWaitUs), booked => {
-      this.noted(key, cost, booked?.decision)
-      return reservationOf(this.ledger, key, booked, permits => this.returned(key, permits))
+    const cost = costOf(options, RESERVE_OPTIONS)
+    const maxWaitUs = this.#maxWaitUsOf(options)
+    if (maxWaitUs > 0 && !this.algorithm.bookable) throw notBookable(this.algorithm)
+    return andThen<Async, Booked, Reservation<Async>>(this.ledger.book(key, cost, maxWaitUs), booked => {
+      this.record(key, cost, booked?.decision)
+      return reservationOf(this, key, booked)
     })
   }
 
-  async acquire(key: string, options: WaitOptions = {}): Promise<Decision> {
+  async acquire(key: string, options?: WaitOptions): Promise<Decision> {
     const { decision } = await this.hold(key, options)
     return decision
   }
 
-  /** Like `tryAcquire`, and returns what is needed to give the permits back. */
-  take(key: string, cost: number): Answer<Async, Booked> {
-    return this.answered(this.ledger.book(key, cost, 0), booked => {
-      this.noted(key, cost, booked?.decision)
-    })
-  }
-
-  /** Like `acquire`, and returns what is needed to give the permits back. */
-  async hold(key: string, options: WaitOptions = {}): Promise<Booked> {
-    checkKey(key)
-    const cost = statedCost(options, WAIT_OPTIONS)
-    const { signal, unref = false } = options
-    if (signal !== undefined) having('throwIfAborted', 'signal', signal, 'an AbortSignal')
-    const ask = { cost, maxWaitUs: this.patience(options), signal, keepsAlive: !unref }
-    if (this.isClosed) this.waitingRoom.close()
-    try {
-      const booked = await this.waitingRoom.acquire(key, ask)
-      if (booked.decision?.waitUs > 0) this.hasWaited()
-      this.noted(key, cost, booked.decision)
-      return booked
-    } catch (error) {
-      if (error instanceof RateLimitedError) this.noted(key, cost, error.decision)
-      throw error
-    }
-  }
-
   peek(key: string, options?: AcquireOptions): Answer<Async, Decision> {
     checkKey(key)
-    return this.ledger.decide(key, costOf(options), 0, false)
+    return this.ledger.decide(key, costOf(options, ACQUIRE_OPTIONS), 0, false)
   }
 
   release(key: string, permits: number): Answer<Async, number> {
     checkKey(key)
-    return this.answered(this.ledger.release(key, wholeNumber('permits', permits)), given => {
-      this.returned(key, given)
-    })
+    const answer = this.ledger.release(key, wholeNumber('permits', permits))
+    return andThen<Async, number, number>(answer, given => this.#permitsReturned(key, given))
   }
 
   drain(key: string): Answer<Async, number> {
     checkKey(key)
-    return this.answered(this.ledger.drain(key), permits => {
-      if (DRAIN.hasSubscribers) DRAIN.publish({ limiter: this.name, key, permits })
+    return andThen<Async, number, number>(this.ledger.drain(key), permits => {
+      publish(DRAIN, { limiter: this.name, key, permits })
+      return permits
     })
   }
 
   block(key: string, duration: Duration): Answer<Async, void> {
     checkKey(key)
     const forUs = spanToUs('block', duration)
-    return this.answered(this.ledger.block(key, forUs), () => this.blocked(key, forUs))
+    return andThen<Async, void, void>(this.ledger.block(key, forUs), () => this.#keyBlocked(key, forUs))
   }
 
   unblock(key: string): Answer<Async, void> {
     checkKey(key)
-    return this.answered(this.ledger.unblock(key), () => {
-      if (UNBLOCK.hasSubscribers) UNBLOCK.publish({ limiter: this.name, key })
+    return andThen<Async, void, void>(this.ledger.unblock(key), () => {
+      publish(UNBLOCK, { limiter: this.name, key })
     })
   }
 
   reset(key: string): Answer<Async, void> {
     checkKey(key)
-    return this.answered(this.ledger.reset(key), () => {
-      if (RESET.hasSubscribers) RESET.publish({ limiter: this.name, key })
-      this.bookAnew(key)
+    return andThen<Async, void, void>(this.ledger.reset(key), () => {
+      publish(RESET, { limiter: this.name, key })
+      this.#rebook(key)
     })
   }
 
   update(algorithm: Algorithm): Answer<Async, void> {
     checkAlgorithm(algorithm)
-    return this.answered(this.ledger.update(algorithm), () => {
-      this.terms = algorithm
+    return andThen<Async, void, void>(this.ledger.update(algorithm), () => {
+      this.algorithm = algorithm
       const { name, policy } = algorithm
-      if (UPDATE.hasSubscribers) UPDATE.publish({ limiter: this.name, algorithm: name, policy })
-      this.bookAnew()
+      publish(UPDATE, { limiter: this.name, algorithm: name, policy })
+      this.#rebook()
     })
   }
 
   stats(): LimiterStats {
-    const { name, granted, refused, waited, storeErrors } = this
+    const { name } = this
     const { keys, forgotten } = this.ledger
-    const rooms: Room[] = [this.waitingRoom, ...this.sharedRooms]
+    const rooms: Room[] = [this.waitingRoom, ...this.#sharedRooms]
     const waiting = rooms.reduce((sum, { occupied }) => sum + occupied, 0)
-    return { name, granted, refused, waited, waiting, keys, forgotten, storeErrors }
+    return {
+      name,
+      granted: this.#granted,
+      refused: this.#refused,
+      waited: this.#waited,
+      waiting,
+      keys,
+      forgotten,
+      storeErrors: this.#storeErrors,
+    }
   }
 
   close(): void {
     this.waitingRoom.close()
-    for (const room of this.sharedRooms) room.close()
+    for (const room of this.#sharedRooms) room.close()
   }
 
-  /** Gives back what was taken, as far as it has not refilled by itself. */
-  giveBack(key: string, booking: Booking, verb: 'cancel' | 'refund' = 'refund'): Answer<Async, number> {
-    return this.answered(this.ledger[verb](key, booking), permits => this.returned(key, permits))
+  /** What `console.log` shows: no keys, because they may be personal data. */
+  [Symbol.for('nodejs.util.inspect.custom')](): object {
+    const { name, policy } = this.algorithm
+    return { ...this.stats(), algorithm: name, policy }
   }
 
-  /** Whether permits are there; a refusal counts as one. */
-  check(key: string, cost: number): Answer<Async, Decision> {
-    return this.answered(this.ledger.decide(key, cost, 0, false), decision => {
-      if (!decision.allowed) this.noted(key, cost, decision)
+  // For HTTP and for combinations: methods that are not part of the interface `Limiter`.
+
+  /** The time by the limiter's clock, in milliseconds since the epoch. */
+  nowMs(): number {
+    return this.clock.nowUs() / 1000
+  }
+
+  /** Like `tryAcquire`, and returns the booking, which is needed to give the permits back. */
+  take(key: string, cost: number): Answer<Async, Booked> {
+    return andThen<Async, Booked, Booked>(this.ledger.book(key, cost, 0), booked => {
+      this.record(key, cost, booked?.decision)
+      return booked
     })
   }
 
-  /** Takes permits that were used already, where the algorithm can book as a debt of at most a window, or what is left. */
+  /** Like `acquire`, and returns the booking, which is needed to give the permits back. */
+  async hold(key: string, options: WaitOptions = {}): Promise<Booked> {
+    checkKey(key)
+    const cost = costOf(options, WAIT_OPTIONS)
+    const { signal, unref = false } = options
+    if (signal !== undefined) having('throwIfAborted', 'signal', signal, 'an AbortSignal')
+    const ask = { cost, maxWaitUs: this.#maxWaitUsOf(options), signal, keepsAlive: !unref }
+    if (this.isClosed) this.waitingRoom.close()
+    try {
+      const booked = await this.waitingRoom.acquire(key, ask)
+      if (booked.decision?.waitUs > 0) this.countWait()
+      this.record(key, cost, booked.decision)
+      return booked
+    } catch (error) {
+      if (isRateLimited(error)) this.record(key, cost, error.decision)
+      throw error
+    }
+  }
+
+  /** Like `peek`, and records a refusal. */
+  check(key: string, cost: number): Answer<Async, Decision> {
+    return andThen<Async, Decision, Decision>(this.ledger.decide(key, cost, 0, false), decision => {
+      checkDecision(decision)
+      return decision.allowed ? decision : this.record(key, cost, decision)
+    })
+  }
+
+  /**
+   * Takes permits for work that is done already. If there are too few, takes them as a debt of at most one window, or all
+   * that are available if the algorithm cannot book ahead.
+   */
   charge(key: string, cost: number): MaybePromise<unknown> {
-    const { bookable, policy } = this.terms
+    const { bookable, policy } = this.algorithm
     const maxWaitUs = bookable ? (policy.windowMs ?? 0) * 1000 : 0
     return andThen<Decision, unknown>(this.ledger.decide(key, cost, maxWaitUs, true), decision =>
-      decision.allowed ? this.noted(key, cost, decision) : this.drain(key),
+      decision.allowed ? this.record(key, cost, decision) : this.drain(key),
     )
   }
 
-  /** Counts a decision and tells of it. */
-  noted<D extends Decision>(key: string, cost: number, decision: D): D {
-    if (decision === undefined) throw noAnswer()
-    if (decision.allowed) this.granted++
-    else this.refused++
+  /** Gives back the permits of a booking, as far as they have not refilled by themselves. */
+  giveBack(key: string, booking: Booking, verb: 'cancel' | 'refund' = 'refund'): Answer<Async, number> {
+    return andThen<Async, number, number>(this.ledger[verb](key, booking), permits =>
+      this.#permitsReturned(key, permits),
+    )
+  }
+
+  /** Counts a refusal on a ladder. Returns how long the key is blocked now, in microseconds. */
+  strike(key: string, ladder: Ladder): Answer<Async, number> {
+    return andThen<Async, number, number>(this.ledger.strike(key, ladder), leftUs => {
+      if (leftUs > 0) this.#keyBlocked(key, leftUs)
+      return leftUs
+    })
+  }
+
+  // Counters and events.
+
+  /** Counts a decision and publishes it. */
+  record<D extends Decision>(key: string, cost: number, decision: D): D {
+    checkDecision(decision)
+    if (decision.allowed) this.#granted++
+    else this.#refused++
+    // Not by `publish`: without subscribers, a decision need not make a message.
     if (DECISION.hasSubscribers) DECISION.publish({ limiter: this.name, key, cost, decision })
     return decision
   }
 
-  /** Notes a refusal on a ladder. Returns how long the key is blocked by now, in microseconds. */
-  strike(key: string, ladder: Ladder): Answer<Async, number> {
-    return this.answered(this.ledger.strike(key, ladder), leftUs => {
-      if (leftUs > 0) this.blocked(key, leftUs)
-    })
+  /** Counts a grant after a wait. */
+  countWait(): void {
+    this.#waited++
   }
 
-  /** Counts somebody who was granted permits after a wait. */
-  hasWaited(): void {
-    this.waited++
-  }
-
-  /** Counts a call to the store that has failed and tells of it. */
+  /** Counts a failed call to the store and publishes the error. */
   failed(error: unknown): void {
-    this.storeErrors++
-    if (STORE_ERROR.hasSubscribers) STORE_ERROR.publish({ limiter: this.name, error })
+    this.#storeErrors++
+    publish(STORE_ERROR, { limiter: this.name, error })
   }
 
-  private roomHooks() {
+  #keyBlocked(key: string, forUs: number): void {
+    publish(BLOCK, { limiter: this.name, key, forMs: forUs / 1000 })
+    this.#rebook(key)
+  }
+
+  /** Publishes that permits were given back, and offers them to the waiting calls. Returns `permits`. */
+  #permitsReturned(key: string, permits: number): number {
+    if (permits > 0) {
+      publish(RELEASE, { limiter: this.name, key, permits })
+      this.#rebook(key)
+    }
+    return permits
+  }
+
+  // Waiting, alone and together with other limiters.
+
+  #roomHooks() {
     return {
       onWait: (key: string, cost: number, waitMs: number) => {
-        if (WAIT.hasSubscribers) WAIT.publish({ limiter: this.name, key, cost, waitMs })
+        publish(WAIT, { limiter: this.name, key, cost, waitMs })
       },
       onOccupied: (isOccupied: boolean) => this.occupied(isOccupied),
       onStanding: (key: string, change: 1 | -1) => this.standing(key, change),
@@ -246,76 +300,46 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     }
   }
 
-  /** One more stands in the line of a key, or one less. */
+  /** Called when a call joins or leaves the line of a key. */
   protected standing(_key: string, _change: 1 | -1): void {}
 
-  /** Whether too many wait for what this limiter is made of. */
+  /** Whether too many calls wait for a member of this limiter. */
   protected isCrowded(_key: string): boolean {
     return false
   }
 
-  /** Somebody has come to wait here, or the last has left. */
+  /** Called when the first call comes to wait, and when the last one has left. */
   protected occupied(_isOccupied: boolean): void {}
 
-  /** One more waits for a key of this limiter among others, or one less. */
+  /** Counts a call that begins or ends to wait for a key of this limiter together with others. */
   countSharing(key: string, change: 1 | -1): void {
-    const count = (this.sharing.get(key) ?? 0) + change
-    if (count === 0) this.sharing.delete(key)
-    else this.sharing.set(key, count)
-    this.sharingAll += change
+    const count = (this.#sharing.get(key) ?? 0) + change
+    if (count === 0) this.#sharing.delete(key)
+    else this.#sharing.set(key, count)
+    this.#sharingAll += change
   }
 
-  /** Whether as many wait for a key of this limiter among others as may wait for it alone. */
+  /** Whether as many calls wait for this limiter together with others as may wait for it alone. */
   isShared(key: string): boolean {
     const { maxQueue, maxQueuePerKey } = this.bounds
-    return this.sharingAll >= maxQueue || (this.sharing.get(key) ?? 0) >= maxQueuePerKey
+    return this.#sharingAll >= maxQueue || (this.#sharing.get(key) ?? 0) >= maxQueuePerKey
   }
 
-  /** Somebody waits, elsewhere, for this limiter too; or no longer. */
+  /** Adds or removes a room in which calls wait for this limiter together with others. */
   share(room: Room, waits: boolean): void {
-    if (waits) this.sharedRooms.add(room)
-    else this.sharedRooms.delete(room)
+    if (waits) this.#sharedRooms.add(room)
+    else this.#sharedRooms.delete(room)
   }
 
-  /** Who waits is not to wait for what has changed. */
-  private bookAnew(key?: string): void {
-    this.waitingRoom.bookAnew(key)
-    for (const room of this.sharedRooms) room.bookAnew()
+  /** Books the waiting calls again, of one key or all, because the state that they were booked on has changed. */
+  #rebook(key?: string): void {
+    this.waitingRoom.rebook(key)
+    for (const room of this.#sharedRooms) room.rebook()
   }
 
-  private blocked(key: string, forUs: number): void {
-    if (BLOCK.hasSubscribers) BLOCK.publish({ limiter: this.name, key, forMs: forUs / 1000 })
-    this.bookAnew(key)
-  }
-
-  /** What has come back is told, and is for those who wait. */
-  private returned(key: string, permits: number): void {
-    if (!(permits > 0)) return
-    if (RELEASE.hasSubscribers) RELEASE.publish({ limiter: this.name, key, permits })
-    this.bookAnew(key)
-  }
-
-  private notedLater<D extends Decision>(
-    key: string,
-    cost: number,
-    answer: Answer<Async, D>,
-  ): Answer<Async, D> {
-    return this.answered(answer, decision => {
-      this.noted(key, cost, decision)
-    })
-  }
-
-  /** The answer of the store, once what follows from it is done. */
-  private answered<T>(answer: Answer<Async, T>, then: (value: T) => void): Answer<Async, T> {
-    return afterwards<Async, T, T>(answer, value => {
-      then(value)
-      return value
-    })
-  }
-
-  private patience(options: ReserveOptions | undefined): number {
+  #maxWaitUsOf(options: ReserveOptions | undefined): number {
     if (options?.maxWait !== undefined) return waitToUs('maxWait', options.maxWait)
-    return this.maxWaitUs ?? (this.terms.policy.maxWaitMs ?? Infinity) * 1000
+    return this.#maxWaitUs ?? (this.algorithm.policy.maxWaitMs ?? Infinity) * 1000
   }
 }
 
@@ -329,40 +353,37 @@ const RESET = channelOf('sluice:reset')
 const UPDATE = channelOf('sluice:update')
 const STORE_ERROR = channelOf('sluice:store-error')
 
-export function checkKey(key: unknown): void {
-  if (typeof key !== 'string' || key === '') throw invalidKey(key)
-}
-
-function invalidKey(key: unknown): Error {
-  return invalidPrivately(TypeError, 'key', 'a non-empty string', key, 'SLUICE_INVALID_KEY')
-}
-
-function notBookable({ name }: Terms): Error {
-  return coded(
-    new TypeError(
-      `reserve: a ${name} cannot promise a permit of the future; use tryAcquire, acquire to wait, or reserve with maxWait 0`,
-    ),
-    'SLUICE_NOT_BOOKABLE',
-    'reserve',
-  )
-}
-
-function costOf(options: AcquireOptions | undefined): number {
-  return options === undefined ? 1 : statedCost(options)
-}
-
 const ACQUIRE_OPTIONS = ['cost']
 const RESERVE_OPTIONS = ['cost', 'maxWait']
 const WAIT_OPTIONS = ['cost', 'maxWait', 'signal', 'unref']
 
-/** A misspelt option would be a cost of 1, or a wait without end. */
-function statedCost(options: AcquireOptions, known = ACQUIRE_OPTIONS): number {
+/** The cost of a call, once its options are checked: a misspelt one would be a cost of 1, or a wait without an end. */
+function costOf(options: AcquireOptions | undefined, known: readonly string[]): number {
+  if (options === undefined) return 1
   if (typeof options !== 'object' || options === null)
     throw invalid(TypeError, 'options', 'an object such as { cost: 5 }', options)
   for (const name in options) if (!known.includes(name)) checkOptions('limiter', options, known)
   return options.cost === undefined ? 1 : checkCost(options.cost)
 }
 
+/** By a property, because the store may use another copy of this package. */
+function checkDecision(decision: Decision | undefined): void {
+  if (decision?.gauge === undefined) throw noAnswer()
+}
+
+/** Checks an algorithm, and emits its warning. */
 export function checkAlgorithm(algorithm: unknown): void {
   having('step', 'algorithm', algorithm, "an algorithm such as tokenBucket({ limit: 100, window: '1m' })")
+  const { warning } = algorithm as Algorithm
+  if (warning !== undefined) warnOnce(warning.code, warning.text)
+}
+
+function notBookable({ name }: AlgorithmInfo): Error {
+  return coded(
+    new TypeError(
+      `reserve: ${name} cannot book permits ahead; use tryAcquire, acquire to wait, or reserve with maxWait 0`,
+    ),
+    'SLUICE_NOT_BOOKABLE',
+    'reserve',
+  )
 }

@@ -9,57 +9,54 @@ import type { LimiterStats } from './stats.js'
 
 /** Options of `createLimiter`. */
 export interface LimiterOptions<S extends SyncStore | AsyncStore | undefined = undefined> {
-  /** The name that headers and errors give it: 1 to 64 printable ASCII characters, default `'default'`. */
+  /** The limiter's name in headers, errors and events: 1 to 64 printable ASCII characters, default `'default'`. */
   readonly name?: string | undefined
-  /** Where the keys live; default a `memoryStore()` of its own. */
+  /** Where the state of keys is stored; default a new `memoryStore()`. */
   readonly store?: S
-  /** Where the time comes from; default the system's monotonic clock. */
+  /** Where the time is read; default the system's monotonic clock. */
   readonly clock?: Clock | undefined
-  /** The longest wait `reserve` and `acquire` accept unless told otherwise; default the algorithm's, else Infinity. */
+  /** The longest wait of `reserve` and `acquire`, unless the call has its own; default the algorithm's, else Infinity. */
   readonly maxWait?: Duration | undefined
-  /** How many may wait in `acquire` at once, over all keys; default 1,000, or a leaky bucket's capacity if that is more. */
+  /** How many calls of `acquire` may wait, over all keys; default 1,000, or a leaky bucket's capacity if that is more. */
   readonly maxQueue?: number | undefined
-  /** How many may wait in `acquire` for one key; default 10, or a leaky bucket's capacity if that is more. */
+  /** How many calls of `acquire` may wait for one key; default 10, or a leaky bucket's capacity if that is more. */
   readonly maxQueuePerKey?: number | undefined
   /**
-   * What an ask is answered while an asynchronous store fails: `'allow'`, `'refuse'` (both as decisions of code
-   * SLUICE_STORE_ERROR), or `'throw'`, an error of that code; default the store's, or `'throw'`.
+   * What happens while an asynchronous store fails: `'allow'` and `'refuse'` make decisions of code SLUICE_STORE_ERROR,
+   * `'throw'` rejects with an error of that code. Default the store's, or `'throw'`.
    */
   readonly onStoreError?: OnStoreError | undefined
-  /** How long an asynchronous store may take for a call before it counts as failed; default the store's, or `'100ms'`. */
+  /** How long a call to an asynchronous store may take before it counts as failed; default the store's, or `'100ms'`. */
   readonly deadline?: Duration | undefined
 }
 
-/** What may be said to a verb of a limiter. */
+/** Options of `tryAcquire` and `peek`. */
 export interface AcquireOptions {
-  /** Permits asked for: a whole number, default 1. Cost 0 is always granted and changes nothing. */
+  /** How many permits: a whole number, default 1. Cost 0 is always granted and changes nothing. */
   readonly cost?: number | undefined
 }
 
-/** What may be said to `reserve`. */
+/** Options of `reserve`. */
 export interface ReserveOptions extends AcquireOptions {
-  /**
-   * The longest wait accepted, 0 for none; default the limiter's `maxWait`, which is Infinity unless set (a leaky bucket
-   * has its own).
-   */
+  /** The longest wait; 0 for none. Default the limiter's `maxWait`. */
   readonly maxWait?: Duration | undefined
 }
 
-/** What may be said to `acquire`. */
+/** Options of `acquire`. */
 export interface WaitOptions extends ReserveOptions {
-  /** Ends the wait when it is aborted; the permits are given back. */
+  /** Aborting it ends the wait and gives the permits back. */
   readonly signal?: AbortSignal | undefined
-  /** With true the wait does not keep the process alive; default false. */
+  /** If true, the wait does not keep the process alive; default false. */
   readonly unref?: boolean | undefined
 }
 
 /**
- * Decides over keys by one algorithm. On a synchronous store every answer comes at once; on an asynchronous one every
- * answer is a promise.
+ * Applies one algorithm to many keys. On a synchronous store the methods return their results at once; on an asynchronous
+ * store they return promises.
  *
- * Every verb throws a TypeError for a key that is not a non-empty string and a TypeError or RangeError for a cost
- * that is not a whole number of permits (and for a `maxWait` that is none), at once also on an asynchronous store; only
- * `acquire`, always a promise, rejects with them. Nothing is charged then.
+ * Each method throws a TypeError for a key that is not a non-empty string, a TypeError or RangeError for a cost that is not
+ * a whole number, and for a bad `maxWait`. It throws at once, also on an asynchronous store; only `acquire` rejects
+ * instead. Nothing is charged then.
  *
  * @example
  * limiter.tryAcquire('ann', { cost: 5 }).allowed
@@ -68,58 +65,64 @@ export interface WaitOptions extends ReserveOptions {
  * limiter.update(tokenBucket({ limit: 50, window: '1s' }))
  */
 export interface Limiter<Async extends boolean = boolean> {
-  /** The name of its policy in headers and errors. */
+  /** The name in headers, errors and events. */
   readonly name: string
-  /** What it advertises; changes with `update`. */
+  /** The limit and window for headers; `update` changes it. */
   readonly policy: Policy
   /** Takes `cost` permits now, or refuses and changes nothing. */
   tryAcquire(key: string, options?: AcquireOptions): Answer<Async, Decision>
   /**
-   * Takes `cost` permits for the earliest instant at which they are there, at most `maxWait` from now, or refuses and
-   * changes nothing. On a grant wait `waitMs` before acting; `cancel()` and `refund()` give the permits back. Throws a
-   * TypeError of code SLUICE_NOT_BOOKABLE where the algorithm cannot promise a permit of the future, unless `maxWait` is 0.
+   * Takes `cost` permits of the earliest instant at which they are available, at most `maxWait` from now, or refuses and
+   * changes nothing. If it is granted, wait `waitMs` before acting; `cancel()` and `refund()` give the permits back.
+   * Throws a TypeError of code SLUICE_NOT_BOOKABLE if the algorithm cannot book permits ahead and `maxWait` is not 0.
+   *
+   * @example
+   * const booking = limiter.reserve('import', { cost: 2, maxWait: '10s' })
+   * if (booking.allowed) setTimeout(work, booking.waitMs)
    */
   reserve(key: string, options?: ReserveOptions): Answer<Async, Reservation<Async>>
   /**
-   * Takes `cost` permits and waits until they are there, at most `maxWait`. First come, first served within this
-   * process. Resolves to a decision whose `waitMs` is the time waited. Rejects with a RateLimitedError when the wait
-   * would be longer or too many wait already (`maxQueue`, `maxQueuePerKey`; nothing is taken then), with the signal's
-   * reason when it is aborted (the permits are given back, and who waits behind moves up), with an error of code
-   * SLUICE_CLOSED after `close()`.
+   * Takes `cost` permits and waits until they are available, at most `maxWait`. Calls for the same key in this process are
+   * served in their order. Resolves to a decision whose `waitMs` is the time waited. Rejects with
+   * - a RateLimitedError if the wait would be too long, or too many calls are waiting (`maxQueue`, `maxQueuePerKey`);
+   *   nothing is taken then
+   * - the signal's reason if the signal is aborted; the permits are given back, and the calls behind move up
+   * - an error of code SLUICE_CLOSED after `close()`.
    *
    * @example
    * await limiter.acquire('github', { maxWait: '30s', signal: AbortSignal.timeout(60_000) })
    */
   acquire(key: string, options?: WaitOptions): Promise<Decision>
-  /** What `tryAcquire` would answer, without taking anything; the figures are those of now. */
+  /** Decides like `tryAcquire` without taking permits; the decision's figures are the current ones. */
   peek(key: string, options?: AcquireOptions): Answer<Async, Decision>
   /**
-   * Gives back up to `permits` that were taken, the newest first, as far as they have not come back by themselves; nothing
-   * while somebody waits for a booking of the key. Returns how many; throws like a cost that is not a whole number.
+   * Gives back up to `permits` permits, the newest first, as far as they have not refilled by themselves; none while a call
+   * waits for a booking of the key. Returns how many were given back. Throws a TypeError or RangeError if `permits` is not
+   * a whole number.
    */
   release(key: string, permits: number): Answer<Async, number>
-  /** Takes every permit that is there, such as when a server said that its limit is used up. Returns how many. */
+  /** Takes all permits that are available, for example when a server answers that its limit is used up. Returns how many. */
   drain(key: string): Answer<Async, number>
   /**
-   * Refuses the key for so long, whatever the algorithm says; a block that lasts longer stays. Who waits for the key is
-   * refused too. Throws like a window that is none.
+   * Refuses the key for a duration, and the calls that are waiting for it. A block that lasts longer stays. Throws a
+   * TypeError or RangeError if the duration is not positive.
    *
    * @example
    * limiter.block('203.0.113.7', '1h')
    */
   block(key: string, duration: Duration): Answer<Async, void>
-  /** Lifts a block, and forgets what is held against the key. */
+  /** Lifts a block, and clears the refusals that were counted towards the next one. */
   unblock(key: string): Answer<Async, void>
-  /** Forgets the key: it is as if never seen, not blocked either, and its reservations have nothing to give back. */
+  /** Forgets the key: its permits are all available, it is not blocked, and its reservations have nothing to give back. */
   reset(key: string): Answer<Async, void>
   /**
-   * Changes the algorithm from now on. With another `limit`, `window` or `burst` of the same algorithm keys keep what
-   * they have (a token bucket its balance, a window what was used); with another algorithm every key starts afresh. Who
-   * waits in `acquire` is booked anew at once. Throws a TypeError for what is no algorithm.
+   * Changes the algorithm. With the same algorithm and other options, each key keeps its state (a token bucket its balance,
+   * a window its count); with another algorithm, all keys start afresh. Waiting calls of `acquire` are booked again at
+   * once. Throws a TypeError if `algorithm` is not an algorithm.
    */
   update(algorithm: Algorithm): Answer<Async, void>
-  /** What it has done since it was made: counts, without keys. */
+  /** Counts since the limiter was made. They contain no keys. */
   stats(): LimiterStats
-  /** Ends every wait, and rejects every `acquire` from now on; the other verbs go on. */
+  /** Ends every wait; from now on `acquire` rejects. The other methods go on working. */
   close(): void
 }

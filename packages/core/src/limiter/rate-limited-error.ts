@@ -1,8 +1,8 @@
 import type { Decision } from '../algorithms/decision.js'
 
 /**
- * What `acquire` and a limited function throw when the permits are refused: they are not there, the wait would be longer
- * than `maxWait`, or too many wait already.
+ * The error of `acquire` and of a limited function when permits are refused: there are too few, the wait would be longer
+ * than `maxWait`, or too many calls are waiting.
  *
  * @example
  * try {
@@ -16,7 +16,7 @@ export class RateLimitedError extends Error {
   readonly code = 'SLUICE_RATE_LIMITED'
   /** The name of the limiter that refused. */
   readonly limiter: string
-  /** The key that was refused; it may be personal data, and is not in the message. */
+  /** The key that was refused. It may be personal data, so the message does not contain it. */
   readonly key: string
   readonly decision: Decision
 
@@ -26,4 +26,9 @@ export class RateLimitedError extends Error {
     this.key = key
     this.decision = decision
   }
+}
+
+/** Whether an error is a RateLimitedError, also one of another copy of this package. */
+export function isRateLimited(error: unknown): error is RateLimitedError {
+  return (error as Partial<RateLimitedError> | null | undefined)?.code === 'SLUICE_RATE_LIMITED'
 }

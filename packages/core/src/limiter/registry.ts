@@ -1,22 +1,22 @@
 import { type Algorithm, sameArgs } from '../algorithms/algorithm.js'
-import { unlimited } from '../algorithms/unlimited.js'
 import { waitToUs } from '../shared/duration.js'
 import { coded, invalid } from '../shared/errors.js'
-import { callable, checkOptions, having, policyName } from '../shared/validate.js'
+import { callable, checkOptions, policyName } from '../shared/validate.js'
 import type { AsyncStore, SyncStore } from '../store/store.js'
-import { createLimiter } from './create-limiter.js'
+import { checkLimiterOptions, createLimiter, LIMITER_OPTIONS } from './create-limiter.js'
 import { channelOf } from './events.js'
 import type { Limiter, LimiterOptions } from './limiter.js'
-import { checkAlgorithm, type LedgerLimiter, type Terms } from './limiter-class.js'
+import { checkAlgorithm, type LedgerLimiter } from './limiter-class.js'
+import { limiterOf } from './limiter-of.js'
 
-/** Options of `createRegistry`: what every limiter of it has unless told otherwise. */
+/** Options of `createRegistry`: the defaults of its limiters. */
 export interface RegistryOptions<S extends SyncStore | AsyncStore | undefined = undefined>
   extends Omit<LimiterOptions<S>, 'name'> {
-  /** The algorithm of a limiter that is asked for by name alone. */
+  /** The algorithm of limiters that `get` makes without one. */
   readonly algorithm?: Algorithm | undefined
 }
 
-/** What has happened to a limiter of a registry. */
+/** A change of a registry. */
 export interface RegistryEvent<Async extends boolean = boolean> {
   readonly change: 'added' | 'replaced' | 'removed'
   readonly limiter: Limiter<Async>
@@ -24,27 +24,27 @@ export interface RegistryEvent<Async extends boolean = boolean> {
 
 /** Limiters by name. */
 export interface Registry<Async extends boolean = boolean> extends Iterable<Limiter<Async>> {
-  /** How many limiters it holds. */
+  /** How many limiters there are. */
   readonly size: number
   /**
-   * The limiter of that name, made now if there is none. Throws an Error of code SLUICE_NAME_TAKEN when there is one with
-   * another algorithm or other options than are stated, and a TypeError when it has to be made and there is no algorithm.
+   * Returns the limiter of this name, and makes it if there is none. Throws an Error of code SLUICE_NAME_TAKEN if there is
+   * one with another algorithm or another `maxWait`, and a TypeError if there is none and no algorithm for it.
    */
   get(name: string, algorithm?: Algorithm, options?: Pick<LimiterOptions, 'maxWait'>): Limiter<Async>
-  /** The limiter of that name, if there is one. */
+  /** The limiter of this name, or undefined. */
   find(name: string): Limiter<Async> | undefined
-  /** A limiter of that name with that algorithm, in the place of the one there was, which is closed; its keys start afresh. */
+  /** Makes a limiter of this name, whose keys start afresh, and closes the one that it replaces. */
   replace(name: string, algorithm: Algorithm, options?: Pick<LimiterOptions, 'maxWait'>): Limiter<Async>
-  /** Closes the limiter of that name and forgets it. Returns whether there was one. */
+  /** Closes and removes the limiter of this name. Returns whether there was one. */
   remove(name: string): boolean
-  /** Calls a listener for each change from now on, until the returned function is called. */
+  /** Calls a listener for each change, until the returned function is called. */
   subscribe(listener: (event: RegistryEvent<Async>) => void): () => void
-  /** Closes all limiters, and forgets them. */
+  /** Closes and removes all limiters. */
   close(): void
 }
 
 /**
- * A registry: limiters by name that share a store, a clock and other defaults.
+ * Makes a registry: limiters by name that share a store, a clock and other defaults.
  *
  * Throws a TypeError or RangeError for an option that is unknown, of a wrong type or out of range.
  *
@@ -57,21 +57,10 @@ export interface Registry<Async extends boolean = boolean> extends Iterable<Limi
 export function createRegistry<S extends SyncStore | AsyncStore | undefined = undefined>(
   options: RegistryOptions<S> = {},
 ): Registry<S extends AsyncStore ? true : false> {
-  checkOptions('createRegistry', options, [
-    'algorithm',
-    'store',
-    'clock',
-    'maxWait',
-    'maxQueue',
-    'maxQueuePerKey',
-    'onStoreError',
-    'deadline',
-  ])
+  checkOptions('createRegistry', options, ['algorithm', ...LIMITER_OPTIONS])
   const { algorithm: usual, ...defaults } = options
   if (usual !== undefined) checkAlgorithm(usual)
-  // What is wrong with the defaults is wrong for every limiter, and is to be said now.
-  if (options.store !== undefined) having('open', 'store', options.store, 'a store such as memoryStore()')
-  createLimiter(unlimited(), { ...defaults, store: NO_STORE })
+  checkLimiterOptions(defaults)
 
   type Async = S extends AsyncStore ? true : false
   interface Entry {
@@ -81,13 +70,13 @@ export function createRegistry<S extends SyncStore | AsyncStore | undefined = un
   const entries = new Map<string, Entry>()
   const listeners = new Set<(event: RegistryEvent<Async>) => void>()
 
-  /** The wait that a limiter of ours accepts, in microseconds. */
-  function patience(own: Own): number {
+  /** The longest wait of a limiter with these options, in microseconds. */
+  function maxWaitUsOf(own: Own): number {
     const { maxWait = defaults.maxWait } = own
     return maxWait === undefined ? Infinity : waitToUs('maxWait', maxWait)
   }
 
-  function tell(change: RegistryEvent['change'], limiter: Limiter<Async>): void {
+  function publish(change: RegistryEvent['change'], limiter: Limiter<Async>): void {
     if (REGISTRY.hasSubscribers) REGISTRY.publish({ limiter: limiter.name, change })
     for (const listener of [...listeners]) listener({ change, limiter })
   }
@@ -96,7 +85,7 @@ export function createRegistry<S extends SyncStore | AsyncStore | undefined = un
     if (algorithm === undefined)
       throw invalid(TypeError, 'algorithm', `an algorithm for '${name}'`, algorithm)
     checkAlgorithm(algorithm)
-    const limiter = createLimiter(algorithm, { ...defaults, ...own, name }) as unknown as LedgerLimiter<Async>
+    const limiter = limiterOf<Async>(createLimiter(algorithm, { ...defaults, ...own, name }))
     entries.set(name, { limiter, own })
     return limiter
   }
@@ -106,7 +95,7 @@ export function createRegistry<S extends SyncStore | AsyncStore | undefined = un
     if (entry === undefined) return false
     entries.delete(name)
     entry.limiter.close()
-    tell('removed', entry.limiter)
+    publish('removed', entry.limiter)
     return true
   }
 
@@ -120,16 +109,16 @@ export function createRegistry<S extends SyncStore | AsyncStore | undefined = un
       const entry = entries.get(policyName('name', name))
       if (entry === undefined) {
         const limiter = make(name, algorithm === undefined ? usual : algorithm, own)
-        tell('added', limiter)
+        publish('added', limiter)
         return limiter
       }
       const { limiter } = entry
       const isAnother = algorithm !== undefined && !isMadeWith(limiter, algorithm)
-      const waitsOtherwise = own.maxWait !== undefined && patience(own) !== patience(entry.own)
-      if (isAnother || waitsOtherwise)
+      const hasOtherWait = own.maxWait !== undefined && maxWaitUsOf(own) !== maxWaitUsOf(entry.own)
+      if (isAnother || hasOtherWait)
         throw coded(
           new Error(
-            `name: there is a limiter '${name}' with another algorithm or other options; replace() changes it`,
+            `name: limiter '${name}' exists with another algorithm or another maxWait; replace() changes it`,
           ),
           'SLUICE_NAME_TAKEN',
           'name',
@@ -143,13 +132,13 @@ export function createRegistry<S extends SyncStore | AsyncStore | undefined = un
       const before = entries.get(policyName('name', name))
       const limiter = make(name, algorithm, own)
       before?.limiter.close()
-      tell(before === undefined ? 'added' : 'replaced', limiter)
+      publish(before === undefined ? 'added' : 'replaced', limiter)
       return limiter
     },
     remove,
     subscribe(listener) {
       callable('listener', listener)
-      // Each subscription is one of its own, also of the same function.
+      // A new function, so that a listener can be subscribed twice.
       const subscription = (event: RegistryEvent<Async>) => listener(event)
       listeners.add(subscription)
       return () => listeners.delete(subscription)
@@ -165,12 +154,9 @@ export function createRegistry<S extends SyncStore | AsyncStore | undefined = un
 
 type Own = Pick<LimiterOptions, 'maxWait'>
 
-/** For a limiter that is made to see whether it can be. */
-const NO_STORE = { async: false, open: () => ({ async: false }) } as unknown as SyncStore
-
 const REGISTRY = channelOf('sluice:registry')
 
-/** Whether a limiter of ours, which all have an algorithm for their terms, decides as one would say. */
-function isMadeWith({ terms }: { readonly terms: Terms }, algorithm: Algorithm): boolean {
-  return terms.name === algorithm.name && sameArgs(terms as Algorithm, algorithm)
+/** Whether a limiter of a registry, which is never a combination, has this algorithm with these options. */
+function isMadeWith({ algorithm }: LedgerLimiter<boolean>, other: Algorithm): boolean {
+  return algorithm.name === other.name && sameArgs(algorithm as Algorithm, other)
 }

@@ -1,18 +1,18 @@
-/** What a limiter has done since it was made. There are no keys in it, so it may be shown to anybody. */
+/** What a limiter has done since it was made. There are no keys in it, so it may be logged. */
 export interface LimiterStats {
   /** The limiter's name. */
   readonly name: string
-  /** Asks that were granted. */
+  /** Requests for permits that were granted. */
   readonly granted: number
-  /** Asks that were refused. */
+  /** Requests for permits that were refused. */
   readonly refused: number
-  /** Those of `acquire` that were granted after a wait. */
+  /** Calls of `acquire` that were granted after a wait. */
   readonly waited: number
-  /** How many wait now, for this limiter alone or for several at once. */
+  /** Calls that are waiting now, for this limiter alone or for several together. */
   readonly waiting: number
-  /** Keys held now; undefined where the store does not count them. */
+  /** Keys held now; undefined if the store does not count them. */
   readonly keys: number | undefined
-  /** Keys that were forgotten before they rested, because the store was full; undefined where the store does not count. */
+  /** Keys that a full store has forgotten before they were at rest; undefined if the store does not count them. */
   readonly forgotten: number | undefined
   /** Calls to an asynchronous store that failed. */
   readonly storeErrors: number

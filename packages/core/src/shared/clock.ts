@@ -1,26 +1,26 @@
 /**
- * Where a limiter reads the time, and what wakes those who wait.
+ * Where a limiter reads the time, and sets the alarms that end waits.
  *
- * The system clock is the default; tests pass `manualClock()` of `@sluice/core/testing`.
+ * The default is the system's clock. In tests pass `manualClock()` of `@sluice/core/testing`.
  */
 export interface Clock {
   /** Microseconds since the Unix epoch, whole and not negative. */
   nowUs(): number
   /**
-   * Calls `ring` once the clock shows `atUs`, never before; where it is missing, timers of the system do it. With
-   * `keepsAlive` false it does not keep the process alive.
+   * Calls `ring` once the clock shows `atUs`, never before. With `keepsAlive` false the alarm does not keep the process
+   * alive. A clock without this method gets timers of the system.
    */
   setAlarm?(atUs: number, ring: () => void, keepsAlive: boolean): Alarm
 }
 
-/** A call to come that can be called off. */
+/** A call that is planned, and can be cancelled. */
 export interface Alarm {
   cancel(): void
 }
 
 /**
- * The process's monotonic clock, set to the wall clock once: a later jump of the wall clock (NTP, daylight saving, an
- * operator) neither opens nor closes a limit.
+ * The process's monotonic clock, set to the wall clock once, at the start of the process. Later jumps of the wall clock
+ * (NTP, an operator) do not affect limits.
  */
 export const systemClock: Clock = {
   nowUs: () => Math.floor(timer.now() * 1000) + STARTED_AT_US,
@@ -31,11 +31,11 @@ export function setAlarm(clock: Clock, atUs: number, ring: () => void, keepsAliv
   return clock.setAlarm?.(atUs, ring, keepsAlive) ?? new TimerAlarm(clock, atUs, ring, keepsAlive)
 }
 
-// Held here because the global is a getter.
+// Kept in a constant because the global is a getter.
 const timer = globalThis.performance
 const STARTED_AT_US = Math.round(timer.timeOrigin * 1000)
 
-/** Timers fire up to 2 ms early, and count 31 bits of milliseconds: the clock decides, and the timer is set again. */
+/** Timers fire up to 2 ms early, and last at most 2^31 - 1 ms. When one fires before its time, it is set again. */
 class TimerAlarm implements Alarm {
   readonly #clock: Clock
   readonly #atUs: number
@@ -57,11 +57,11 @@ class TimerAlarm implements Alarm {
 
   #arm(): void {
     const delayMs = Math.ceil((this.#atUs - this.#clock.nowUs()) / 1000)
-    this.#timeout = setTimeout(() => this.#look(), Math.min(Math.max(delayMs, 0), LONGEST_DELAY_MS))
+    this.#timeout = setTimeout(() => this.#check(), Math.min(Math.max(delayMs, 0), LONGEST_DELAY_MS))
     if (!this.#keepsAlive) this.#timeout.unref?.()
   }
 
-  #look(): void {
+  #check(): void {
     if (this.#clock.nowUs() < this.#atUs) this.#arm()
     else this.#ring()
   }

@@ -13,15 +13,15 @@ export type Duration = number | `${number}${Unit}` | `${number} ${Unit}`
 /**
  * Milliseconds of a duration.
  *
- * Takes any string, so that text from a configuration file or the environment can be passed; throws a RangeError
- * when it is not a number with a unit, a TypeError when it is neither string nor number.
+ * Accepts any string, so that a value from a configuration file or the environment can be passed. Throws a RangeError for
+ * a string that is not a number with a unit and for a negative number, a TypeError for any other type.
  *
  * @example
  * parseDuration('1.5s') // 1500
  * parseDuration(process.env.RATE_WINDOW ?? '1m')
  */
 export function parseDuration(duration: Duration | (string & {}), option = 'duration'): number {
-  const ms = typeof duration === 'string' ? textToMs(duration) : duration
+  const ms = typeof duration === 'string' ? millisecondsOf(duration) : duration
   if (typeof ms !== 'number') throw invalid(TypeError, option, EXPECTED, duration)
   if (Number.isNaN(ms) || ms < 0) throw invalid(RangeError, option, EXPECTED, duration)
   return ms
@@ -37,21 +37,21 @@ export function spanToUs(option: string, duration: unknown): number {
   return us
 }
 
-/** Whole microseconds of a wait; 0 and Infinity are waits. */
+/** Whole microseconds of a wait, which may be 0 or Infinity. */
 export function waitToUs(option: string, duration: unknown): number {
   return Math.round(parseDuration(duration as Duration, option) * 1000)
 }
 
-/** Room for the present (until the year 2050) plus the longest span stays within 2^53 microseconds. */
+/** The longest span. A time until the year 2050 plus this span stays within 2^53 microseconds. */
 export const MAX_SPAN_US = 200 * 365.25 * 86_400_000_000
 
 const EXPECTED = "milliseconds or a number with a unit ('250ms', '30s', '1m', '12h', '1d')"
 
 const UNIT_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
 
-function textToMs(text: string): number {
+function millisecondsOf(duration: string): number {
   const match = /^(\d+(?:\.\d+)?) ?(?:(ms|[smhdw])|(millisecond|second|minute|hour|day|week)s?)$/.exec(
-    text.trim(),
+    duration.trim(),
   )
   if (match === null) return Number.NaN
   const [, count, short, long] = match

@@ -1,6 +1,6 @@
 /**
- * The stable codes of the errors Sluice throws; texts may improve between versions, codes do not change. Options are
- * checked when something is made, keys, costs and limiters that a callback returns when a request comes.
+ * The codes of the errors that Sluice throws. Messages may improve between versions; codes do not change. Options are
+ * checked at construction. Keys, costs and limiters that a callback returns are checked on each request.
  */
 export type SluiceErrorCode =
   | 'SLUICE_CLOSED'
@@ -18,7 +18,7 @@ export type SluiceErrorCode =
   | 'SLUICE_NO_CLIENT_ADDRESS'
   | 'SLUICE_RATE_LIMITED'
 
-/** What every error of Sluice carries besides its message. */
+/** The properties of every error of Sluice. */
 export interface SluiceError extends Error {
   readonly code: SluiceErrorCode
   /** The option, argument or callback at fault, as the caller spells it. */
@@ -27,7 +27,10 @@ export interface SluiceError extends Error {
 
 type ErrorClass = new (message: string) => Error
 
-/** `limit: expected a whole number, got '60' (a string)`: a TypeError for a wrong type, a RangeError for a wrong value. */
+/**
+ * An error such as `window: expected a duration, got true`. Use a TypeError for a wrong type, a RangeError for a wrong
+ * value.
+ */
 export function invalid(
   ErrorType: ErrorClass,
   option: string,
@@ -38,7 +41,7 @@ export function invalid(
   return coded(new ErrorType(`${option}: expected ${expected}, got ${describe(got)}`), code, option)
 }
 
-/** Like `invalid`, for values that may hold personal data: the text names the kind of value and never the value. */
+/** Like `invalid`, for values that may hold personal data: the message has the type of the value, never the value. */
 export function invalidPrivately(
   ErrorType: ErrorClass,
   option: string,
@@ -49,6 +52,7 @@ export function invalidPrivately(
   return coded(new ErrorType(`${option}: expected ${expected}, got ${kindOf(got)}`), code, option)
 }
 
+/** Gives an error its code, and the option or argument at fault. */
 export function coded(error: Error, code: SluiceErrorCode, option: string): SluiceError {
   return Object.assign(error, { code, option })
 }

@@ -4,6 +4,12 @@
  */
 
 export { sameArgs } from '../algorithms/algorithm.js'
+export { cycleConstants } from '../algorithms/cycle.js'
+export { leakyBucketConstants } from '../algorithms/leaky-bucket.js'
+export { slidingWindowConstants } from '../algorithms/sliding-window.js'
+export { smoothBurstyConstants } from '../algorithms/smooth-bursty.js'
+export { smoothWarmingUpConstants } from '../algorithms/smooth-warming-up.js'
+export { tokenBucketConstants } from '../algorithms/token-bucket.js'
 export { systemClock } from '../shared/clock.js'
 export { spanToUs } from '../shared/duration.js'
 export { coded, invalid } from '../shared/errors.js'

@@ -3,23 +3,24 @@ import { type Duration, parseDuration } from '../shared/duration.js'
 import { invalid } from '../shared/errors.js'
 import { checkOptions } from '../shared/validate.js'
 
-/** A clock that moves only when told to. */
+/** A clock that moves only by calls of `advance` and `set`. */
 export interface ManualClock extends Clock {
   /**
-   * Moves the clock forward; a number is milliseconds and may have decimals (0.001 is one microsecond). Whoever waits is
-   * woken at the instant it waits for, in order of time. Throws a TypeError or RangeError for what is no duration.
+   * Moves the clock forward. A number is milliseconds and may have decimals (0.001 is one microsecond). Each wait that
+   * ends on the way ends at its own instant, the earliest first. Throws a TypeError or RangeError if `duration` is not a
+   * duration.
    */
   advance(duration: Duration): void
-  /** Sets the clock to a time in milliseconds since the epoch, earlier or later, and wakes whoever waits until then. */
+  /** Sets the clock to a time in milliseconds since the epoch, earlier or later. Waits that end by then end. */
   set(timeMs: number): void
-  /** The time it shows, in milliseconds since the epoch. */
+  /** The current time, in milliseconds since the epoch. */
   readonly nowMs: number
-  /** How many wait for this clock. */
+  /** How many alarms are set: waits that have not ended. */
   readonly alarms: number
 }
 
 /**
- * A clock for tests: limits are tested without sleeping.
+ * A clock for tests, so that they need not sleep.
  *
  * Starts at `startMs` (milliseconds since the epoch, default 2025-01-01T00:00:00Z). Throws a TypeError or RangeError
  * for a time that is not a number of milliseconds at or after the epoch.
@@ -38,7 +39,7 @@ export function manualClock(options: { readonly startMs?: number | undefined } =
   let nowUs = timeToUs('startMs', startMs)
   const alarms = new Set<{ readonly atUs: number; readonly ring: () => void }>()
 
-  /** Stops at every alarm on the way, so that each rings at its time; earlier ones first. */
+  /** Stops at every alarm on the way, the earliest first, so that each rings at its own time. */
   function moveTo(targetUs: number): void {
     for (;;) {
       const due = [...alarms].filter(({ atUs }) => atUs <= targetUs).sort((a, b) => a.atUs - b.atUs)[0]

@@ -1,92 +1,95 @@
-import { heartOf } from './any-verb.lua.js'
-import { TOLD } from './decide.lua.js'
-import { PENALTY } from './parts/penalty.lua.js'
-import { CLOSED, PRELUDE, TIME, TTL } from './parts/prelude.lua.js'
-import { differ, formatOf, isState, MARK, openOf, partsOf, saveOf, WHOLE } from './parts/state.lua.js'
+import { loadAnyState, loadCurrentState } from './parts/load-state.lua.js'
+import { PRELUDE, TIME, TTL } from './parts/prelude.lua.js'
+import { argsDiffer, formatOf, isState, MARK } from './parts/state.lua.js'
+import { Script } from './script.js'
 import type { Twin } from './twin.js'
+import { numberOf } from './twins.js'
 
 /*
- * Several decisions as one act, in one call: all are made first, and only if all are grants is anything taken. KEYS: a state
- * and a penalty for each. ARGV: JSON of [mode, now or false, asks], with modes as in decide.lua.ts, each ask
+ * Several decisions as one atomic operation. First all of them are made; permits are taken only if all are grants. KEYS: a
+ * state and a penalty for each. ARGV: JSON of [mode, now or false, asks], with the modes of decide.lua.ts. Each ask is
  *
- *     [number of the algorithm, terms, cost, isCheck, conversions]
+ *     [number of the algorithm, parameters, cost, isCheck, conversions]
  *
- * The reply is a list of replies like those of decide.lua.ts; where all asks are plain grants of two figures, which is what
- * nearly all are, the figures in one list; or 'whole', which ask (from 1) and its args, when a state has to be converted: by
- * the script that can, which is another one, because what converts is long.
+ * and takes nothing if it is a check. The reply is a list of replies as in parts/reply.lua.ts. If all asks are plain grants of
+ * two figures, as nearly all are, the reply is one list of all figures. A stale reply has the place of its ask (from 1)
+ * after the word.
+ *
+ * A script that converts states is long, so there are two: the fast one replies that a state is stale, and then the one that
+ * converts is run.
  */
-export function togetherScript(twins: readonly Twin[], converts: boolean): string {
+export function decideAllScript(twins: readonly Twin[], converts: boolean): Script {
   const algorithms = twins.map(
-    (twin, index) => `
-made[${index + 1}] = function()
-${converts ? heartOf(twin) : partialHeartOf(twin)}
+    twin => `
+algorithms[${numberOf(twin)}] = function()
+${converts ? loadAnyState(twin) : loadCurrentState(twin)}
   return {
-    opened = opened, step = step, told = told, blocked = toldWhileBlocked, booked = booked,
-    save = function(key, a, s) save(key, a, s, now, ttlUntil(restsAt(a, s), now, isOwnTime)) end,
+    load = loadState, step = step, reply = decisionReply, blocked = blockedReply, addBooking = addBooking,
+    save = function(key, a, s) saveState(key, a, s, now, ttlUntil(restsAt(a, s), now, isServerTime)) end,
   }
 end
 `,
   )
-  return `${PRELUDE}${TIME}${TTL}
+  return new Script(`${PRELUDE}${TIME}${TTL}
 local p = cjson.decode(ARGV[1])
 local mode, now, asks = p[1], p[2], p[3]
-local isOwnTime = not now
-if isOwnTime then now = time() end
-${!converts && twins.every(({ access }) => access === undefined) ? plainGrants(twins) : ''}
-local made = {}
+local isServerTime = not now
+if isServerTime then now = serverTime() end
+${!converts && twins.every(({ storage }) => storage === undefined) ? grantAll(twins) : ''}
+local algorithms = {}
 ${algorithms.join('')}
 
-local its, states, replies, isGranted = {}, {}, {}, true
+local used, states, replies, isGranted = {}, {}, {}, true
 for i, ask in ipairs(asks) do
   local number, a, cost = ask[1], ask[2], ask[3]
-  local it = made[number]
-  if type(it) == 'function' then
-    it = it()
-    made[number] = it
+  local algorithm = algorithms[number]
+  if type(algorithm) == 'function' then
+    algorithm = algorithm()
+    algorithms[number] = algorithm
   end
-  local s, left, unknown = it.opened(KEYS[2 * i - 1], KEYS[2 * i], a, now, ask[5])
-  if unknown then
-    table.insert(unknown, 2, i)
-    return unknown
+  local s, blocked, stale = algorithm.load(KEYS[2 * i - 1], KEYS[2 * i], a, now, ask[5])
+  if stale then
+    table.insert(stale, 2, i)
+    return stale
   end
-  if left > 0 then
-    replies[i] = it.blocked(a, s, left, now, cost, 0)
+  if blocked > 0 then
+    replies[i] = algorithm.blocked(a, s, blocked, now, cost, 0)
     isGranted = isGranted and cost == 0
   else
-    local wait, retry, f, g, h = it.step(a, s, now, cost, 0, false)
-    if retry > 0 or mode == 0 or cost == 0 or ask[4] then replies[i] = it.told(wait, retry, 0, f, g, h) end
+    local wait, retry, f, g, h = algorithm.step(a, s, now, cost, 0, false)
+    if retry > 0 or mode == 0 or cost == 0 or ask[4] then replies[i] = algorithm.reply(wait, retry, 0, f, g, h) end
     isGranted = isGranted and retry == 0
   end
-  its[i], states[i] = it, s
+  used[i], states[i] = algorithm, s
 end
 
 local takes = mode > 0 and isGranted
 for i, ask in ipairs(asks) do
-  local a, s, it, cost = ask[2], states[i], its[i], ask[3]
+  local a, s, algorithm, cost = ask[2], states[i], used[i], ask[3]
   if not replies[i] then
-    local wait, retry, f, g, h = it.step(a, s, now, cost, 0, takes)
-    replies[i] = it.told(wait, retry, 0, f, g, h)
+    local wait, retry, f, g, h = algorithm.step(a, s, now, cost, 0, takes)
+    replies[i] = algorithm.reply(wait, retry, 0, f, g, h)
     if takes then
       s.isChanged = false
-      it.save(KEYS[2 * i - 1], a, s)
-      if mode == 2 then it.booked(replies[i], wait, a, s, now) end
+      algorithm.save(KEYS[2 * i - 1], a, s)
+      if mode == 2 then algorithm.addBooking(replies[i], wait, a, s, now) end
     end
   end
-  if mode > 0 and s.isChanged and s.birth ~= 0 then it.save(KEYS[2 * i - 1], a, s) end
+  if mode > 0 and s.isChanged and s.created ~= 0 then algorithm.save(KEYS[2 * i - 1], a, s) end
 end
 return replies
-`
+`)
 }
 
 /**
- * Tries what nearly always comes out: that all asks are granted, of keys that are neither blocked nor written under other
- * options. The functions are few, the keys are read at once, and nothing is written before all are granted; otherwise what
- * follows begins anew.
+ * Tries the usual case first: every ask is granted, no key is blocked, and no state is stale. It makes few functions, reads
+ * all keys at once, and writes nothing until all are granted. In any other case it returns false, and the rest of the script
+ * decides.
  */
-function plainGrants(twins: readonly Twin[]): string {
-  const made = twins.map(
-    (twin, index) => `
-steps[${index + 1}], rests[${index + 1}] = (function()
+function grantAll(twins: readonly Twin[]): string {
+  const functions = twins.map(
+    twin => `
+steps[${numberOf(twin)}], rests[${numberOf(twin)}] = (function()
 ${twin.step}
   return step, restsAt
 end)()`,
@@ -94,22 +97,22 @@ end)()`,
   const unpacked = twins.map((twin, index) => {
     const { args, lanes } = twin
     return `
-    ${index === 0 ? 'if' : 'elseif'} number == ${index + 1} then
+    ${index === 0 ? 'if' : 'elseif'} number == ${numberOf(twin)} then
       n, count = ${lanes}, ${args}
       if value and ${isState('value', args)} then
         s = {struct.unpack(${formatOf(twin)}, value)}
-        if ${differ(args)} then return false end
+        if ${argsDiffer(args)} then return false end
       end`
   })
   const packed = twins.map(
     (twin, index) => `
-    ${index === 0 ? 'if' : 'elseif'} number == ${index + 1} then
+    ${index === 0 ? 'if' : 'elseif'} number == ${numberOf(twin)} then
       value = struct.pack(${formatOf(twin)}, unpack(s, 1, n + ${twin.args + 3}))`,
   )
   return `
 local function grantAll()
   local steps, rests = {}, {}
-  ${made.join('')}
+  ${functions.join('')}
   local found = redis.call('MGET', unpack(KEYS))
   local states, lengths, reply = {}, {}, {}
   for i = 1, #asks do
@@ -126,8 +129,8 @@ local function grantAll()
       return false
     end
     local wait, retry, f, g, h = steps[number](a, s, now, cost, 0, not ask[4])
-    if wait > 0 or retry > 0 or h or abs(f) > SURE or g ~= floor(g) then return false end
-    if s[n + 1] == 0 then s[n + 1] = isOwnTime and now or time() end
+    if wait > 0 or retry > 0 or h or abs(f) > SAFE or g ~= floor(g) then return false end
+    if s[n + 1] == 0 then s[n + 1] = isServerTime and now or serverTime() end
     s[n + 2] = now
     for arg = 1, count do s[n + 2 + arg] = a[arg] end
     s[n + 3 + count] = ${MARK}
@@ -141,7 +144,7 @@ local function grantAll()
       local value
       ${packed.join('')}
       end
-      redis.call('SET', KEYS[2 * i - 1], value, 'PX', ttlUntil(rests[number](a, s), now, isOwnTime))
+      redis.call('SET', KEYS[2 * i - 1], value, 'PX', ttlUntil(rests[number](a, s), now, isServerTime))
     end
   end
   return reply
@@ -149,18 +152,6 @@ end
 if mode == 1 then
   local reply = grantAll()
   if reply then return reply end
-end
-`
-}
-
-/** Without what converts. */
-function partialHeartOf(twin: Twin): string {
-  return `${CLOSED}${openOf(twin)}${saveOf(twin)}${partsOf(twin)}${twin.step}${PENALTY}${TOLD}${WHOLE}
-local function opened(key, penaltyKey, a, now)
-  local s, penalty = open(key, penaltyKey, a)
-  local left, hasJumped = leftOf(penalty, now)
-  if s.isStale or hasJumped or s.written - now > JUMP then return s, left, wholeReply(a, s) end
-  return s, left
 end
 `
 }

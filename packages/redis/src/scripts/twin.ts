@@ -1,39 +1,46 @@
 /*
- * A twin is an algorithm of core once more, in Lua: the same steps in the same order, so that Redis decides as memory does,
- * to the microsecond. Lua's numbers are the doubles of JavaScript. Its functions are given
+ * A twin is an algorithm of core in Lua: the same steps in the same order, so that Redis decides as memory does, to the
+ * microsecond. (Lua's numbers are JavaScript's doubles.) The functions of a twin take
  *
- *     a       the terms: the algorithm's args, then what `constants` has made of them
- *     s       the state: lanes s[1], s[2] and so on, all zeros for a key never seen
+ *     a       the parameters: the args of the algorithm, then its constants
+ *     s       the state: lanes s[1], s[2] and so on, all 0 for a key never seen
  *     now     the time in whole microseconds
- *     b       a booking: b.act, b.cost and b.mark, which is the lanes right after the grant
+ *     b       a booking: b.act (when its holder may act), b.cost, and b.mark (the lanes right after the grant)
  *
- * and find `huge` (Infinity), `floor`, `ceil`, `abs`, `min`, `max`, `LATEST` and what prelude.lua.ts has for limits of 0.
+ * They can use `huge` (infinity), `floor`, `ceil`, `abs`, `min`, `max`, `LATEST`, and the functions for limits of 0 in
+ * parts/prelude.lua.ts.
+ *
+ * Scripts are sent to the server as they are, so their comments stand in TypeScript.
  */
 
 /** An algorithm in Lua. */
 export interface Twin {
   /** The algorithm's name in core. */
   readonly name: string
-  /** How many args it has, and how many lanes, by an expression of `a`. */
+  /** How many args it has. */
   readonly args: number
+  /** How many lanes it has: a Lua expression of `a`. */
   readonly lanes: string
-  /** What can be computed once from the args; it follows them in `a`. */
+  /** The `constants` of the algorithm in core with other args, for a state that was written under them. */
   constants(args: readonly number[]): readonly number[]
   /**
-   * `step(a, s, now, cost, maxWait, commit)` returns wait, retryAfter and the two or three figures that `read` of the
-   * algorithm takes, and with `commit` changes the lanes on a grant of more than 0. `restsAt(a, s)`.
+   * `step(a, s, now, cost, maxWait, commit)` returns the wait, retryAfter, and the two or three figures that the algorithm's
+   * `read` takes. With `commit`, a grant of a cost above 0 changes the lanes. `restsAt(a, s)` returns when the key rests.
    */
   readonly step: string
-  /** `shift(a, s, by)` moves all times in a state back, for a clock that has jumped. */
+  /** `shift(a, s, by)` moves all times of a state back, for a clock that has jumped. */
   readonly shift: string
-  /** `adopt(a, s, now, before)`, with the terms of the algorithm that has written the state. */
+  /** `adopt(a, s, now, before)` converts a state that was written under the parameters `before`. */
   readonly adopt: string
-  /** `cancel(a, s, now, b)` and `refund(a, s, now, permits, b)`, without b for a release; both return permits. */
+  /**
+   * `cancel(a, s, now, b)` and `refund(a, s, now, permits, b)`, where b is nil for a release. Both return the permits given
+   * back.
+   */
   readonly giveBack: string
-  /** What the keys of states end with that are not of the usual length. */
+  /** A suffix for the keys of states that are not of the usual length. */
   variant?(args: readonly number[]): string
   /** Whether its figures are whole numbers. */
   readonly hasWholeFigures?: boolean
-  /** `open`, `save`, and `argsOf` and `lanesOf`, of a state that is more than its lanes; see access.lua.ts. */
-  readonly access?: { readonly open: string; readonly save: string; readonly parts: string }
+  /** How its states are stored, if not as the lanes alone; see parts/state.lua.ts. */
+  readonly storage?: { readonly read: string; readonly save: string; readonly fields: string }
 }

@@ -2,9 +2,9 @@
  * The memory of the sliding log: runs of grants (time, permits) in chained blocks of six, and the blocks in pages that
  * are made when needed and dropped when empty.
  *
- * A place is the number of a pair of doubles; a block is eight pairs, and place 0 is no place. The last two pairs of a
- * block are its head: next block and previous block (the places of their first runs), permits of its runs, and a serial
- * number that tells whether a place still belongs to who remembers it.
+ * A place is the number of a pair of doubles; a block is eight pairs, and place 0 stands for no place. The last two pairs
+ * of a block are its head: next block and previous block (the places of their first runs), the permits of its runs, and a
+ * serial number. A booking remembers the serial number, which shows whether its block has been used again since.
  */
 
 const PAIRS = 8
@@ -15,19 +15,19 @@ const PAGE_BLOCK_BITS = 9
 const PAGE_BLOCKS = 1 << PAGE_BLOCK_BITS
 const PAGE_PAIR_BITS = PAGE_BLOCK_BITS + 3
 const PAGE_PAIR_MASK = (1 << PAGE_PAIR_BITS) - 1
-/** Bytes of a page: what a pool takes at least. */
+/** Bytes of a page: the least that a log takes. */
 export const PAGE_BYTES = PAGE_BLOCKS * BLOCK_BYTES
 
 interface Page {
   readonly pairs: Float64Array
   used: number
-  /** Blocks from here on were never used. */
+  /** The first of the blocks that were never used. */
   untouched: number
-  /** The newest freed block, or 0; its `next` names the one before. */
+  /** The newest freed block, or 0; its `next` is the one freed before it. */
   freed: number
 }
 
-export class LogBlocks {
+export class LogPages {
   private readonly pages: (Page | undefined)[] = []
   private readonly maxPages: number
   private spare: Float64Array | undefined
@@ -48,7 +48,7 @@ export class LogBlocks {
     return this.blocks < this.maxPages * PAGE_BLOCKS - reservedIn(0)
   }
 
-  /** The place of the first run of an empty block that follows `previous`. There has to be room. */
+  /** Appends an empty block to `previous` and returns the place of its first run. There must be room. */
   take(previous: number): number {
     let number = this.lowestWithRoom
     while (this.pages[number]?.used === PAGE_BLOCKS) number++
@@ -90,14 +90,14 @@ export class LogBlocks {
     return this.pageOf(place).pairs[(place & PAGE_PAIR_MASK) * 2 + 1] as number
   }
 
-  /** Writes the run that comes next in a block. */
+  /** Writes the next run of a block. */
   append(place: number, timeUs: number, permits: number): void {
     const block = blockOf(place)
     this.write(place, timeUs, permits)
     this.write(block + 7, this.sum(block) + permits, this.serial(block))
   }
 
-  /** Adds to the permits of a run, or takes from them. */
+  /** Adds permits to a run; a negative number takes them away. */
   change(place: number, permits: number): void {
     const block = blockOf(place)
     this.write(place, this.time(place), this.permits(place) + permits)
@@ -153,7 +153,7 @@ export function blockOf(place: number): number {
   return place & ~(PAIRS - 1)
 }
 
-/** The very first block is never used, so that place 0 is none. */
+/** The very first block is never used, so that no run has place 0. */
 function reservedIn(page: number): number {
   return page === 0 ? 1 : 0
 }

@@ -1,20 +1,21 @@
 import type { Algorithm, Booking } from '../algorithm.js'
 import { Decision, type Gauge } from '../decision.js'
 import { LATEST_US } from './arithmetic.js'
-import type { Balance, HoldsBalance } from './gcra.js'
+import type { Balance, HoldsBalance } from './balance.js'
 
 /*
- * What the smooth limiters share, as in Guava's SmoothRateLimiter: an ask goes at the instant at which the one before it
- * has been paid for, and whoever comes next pays for this one. Idle time is kept as stored permits; what they cost and
- * how fast they are stored is what tells the limiters apart.
+ * What the smooth limiters share, as in Guava's SmoothRateLimiter: a request of any cost is granted at the instant at which
+ * the request before it is paid off, and the next request waits until this one is paid off. Idle time is kept as stored
+ * permits. The limiters differ in what stored permits cost and in how fast they are stored.
  *
- * A booking that is given up gives back all of it while nobody is behind; who is behind has a slot that starts where this
- * one ends, so that a newcomer in the gap would not keep his distance.
+ * A cancelled booking gives back its whole cost while no other booking follows it. Otherwise it gives back nothing: the
+ * booking that follows starts where this one ends, and a new request in the gap would be too close to it.
  *
- * Times are whole microseconds and costs are truncated to them, ask by ask, where Guava does it; permits are doubles.
+ * Times are whole microseconds, and costs are truncated to them request by request, where Guava truncates them. Permits
+ * are doubles.
  *
- * Lanes: when the next ask may go, permits stored at that instant; of the newest grant, how many stored ones it has spent,
- * when it goes (which tells whether somebody waits), and what it took.
+ * Lanes: 0 the instant at which the next request is granted, 1 the permits stored at that instant; of the newest grant: 2
+ * the stored permits that it spent, 3 its instant (a request is waiting while that is ahead of now), 4 its cost.
  */
 export const SMOOTH_LANES = 5
 
@@ -22,21 +23,25 @@ export abstract class Smooth implements Gauge, HoldsBalance {
   readonly bookable = true
   readonly lanes = SMOOTH_LANES
   abstract readonly limit: number
+  readonly constants: SmoothConstants
   /** Microseconds for one permit in steady state. */
   protected readonly intervalUs: number
   /** The most permits that are stored. */
-  protected abstract readonly maxStored: number
-  /** Microseconds of idleness in which one permit is stored. */
-  protected abstract readonly storeUs: number
+  protected readonly maxStored: number
+  /** Microseconds of idle time in which one permit is stored. */
+  protected readonly storeUs: number
+  /** A key never seen has this many permits stored at this instant, or at the instant of its first request if earlier. */
+  protected readonly freshStored: number
+  protected readonly freshUs: number
 
-  constructor(limit: number, windowUs: number) {
-    this.intervalUs = windowUs / limit
+  constructor(constants: SmoothConstants, freshUs: number) {
+    this.constants = constants
+    ;[this.intervalUs, this.maxStored, this.storeUs, this.freshStored] = constants
+    this.freshUs = freshUs
   }
 
-  /** What it costs to spend permits out of those stored, in microseconds. */
+  /** The time that it costs to spend some of the stored permits, in microseconds. */
   protected abstract spendingUs(stored: number, spent: number): number
-  /** The first instant and the permits stored then, for a key never seen. */
-  protected abstract readonly fresh: Start
   abstract remaining(untilFreeUs: number, stored: number): number
   abstract refillAfterUs(untilFreeUs: number, stored: number): number
   abstract refund(
@@ -51,46 +56,45 @@ export abstract class Smooth implements Gauge, HoldsBalance {
     let freeUs = state[at] as number
     let stored = state[at + 1] as number
     if (freeUs === 0) {
-      freeUs = Math.min(this.fresh.freeUs, nowUs)
-      stored = this.fresh.stored
+      freeUs = Math.min(this.freshUs, nowUs)
+      stored = this.freshStored
     }
     const waitUs = Math.max(freeUs - nowUs, 0)
     if (cost === 0) return new Decision(this, 0, 0, freeUs - nowUs, stored)
     const available = this.storedAfter(stored, nowUs - freeUs)
     const spent = Math.min(cost, available)
     const costUs = this.spendingUs(available, spent) + Math.trunc((cost - spent) * this.intervalUs)
-    const goesUs = nowUs + waitUs
-    if (goesUs + costUs > LATEST_US) return new Decision(this, Infinity, Infinity, freeUs - nowUs, stored)
+    const actUs = nowUs + waitUs
+    if (actUs + costUs > LATEST_US) return new Decision(this, Infinity, Infinity, freeUs - nowUs, stored)
     if (waitUs > maxWaitUs) return new Decision(this, waitUs, waitUs - maxWaitUs, freeUs - nowUs, stored)
     if (commit) {
-      state[at] = freeUs = goesUs + costUs
+      state[at] = freeUs = actUs + costUs
       state[at + 1] = stored = available - spent
       state[at + 2] = spent
-      state[at + 3] = goesUs
+      state[at + 3] = actUs
       state[at + 4] = cost
     }
     return new Decision(this, waitUs, 0, freeUs - nowUs, stored)
   }
 
-  read(waitUs: number, retryAfterUs: number, [first = 0, second = 0]: readonly number[]): Decision {
-    return new Decision(this, waitUs, retryAfterUs, first, second)
+  read(waitUs: number, retryAfterUs: number, [untilFreeUs = 0, stored = 0]: readonly number[]): Decision {
+    return new Decision(this, waitUs, retryAfterUs, untilFreeUs, stored)
   }
 
-  /** All of it, as long as nobody is behind: who is has a slot that starts where this one ends. */
   cancel(state: Float64Array, at: number, nowUs: number, booking: Booking): number {
     if (nowUs > booking.actUs) return 0
     if (nowUs === booking.actUs) return this.refund(state, at, nowUs, booking.cost, booking)
-    if (this.someoneIsBehind(state, at, nowUs, booking)) return 0
+    if (this.isFollowed(state, at, nowUs, booking)) return 0
     return this.giveShare(state, at, booking, 1, (state[at] as number) - nowUs)
   }
 
-  /** As of the change the stored permits are scaled to the new maximum; what is owed stays owed in time. */
+  /** Scales the stored permits, as of the change, to the new maximum. A debt stays the same time. */
   adopt(state: Float64Array, at: number, nowUs: number, previous: Algorithm): void {
     if (previous instanceof Smooth) {
       const untilFreeUs = (state[at] as number) - nowUs
       const stored = previous.storedAfter(state[at + 1] as number, -untilFreeUs)
       const before = previous.maxStored
-      state[at + 1] = before === 0 ? this.fresh.stored : (stored * this.maxStored) / before
+      state[at + 1] = before === 0 ? this.freshStored : (stored * this.maxStored) / before
       state[at + 2] = before === 0 ? 0 : ((state[at + 2] as number) * this.maxStored) / before
       if (untilFreeUs < 0) state[at] = nowUs
       return
@@ -107,8 +111,8 @@ export abstract class Smooth implements Gauge, HoldsBalance {
     const freeUs = state[at] as number
     if (freeUs === 0) return 0
     const idleUs = this.idleUsUntil(state[at + 1] as number, this.maxStored)
-    const freshUs = this.fresh.freeUs + this.idleUsUntil(this.fresh.stored, this.maxStored)
-    return Math.max(freeUs + idleUs, freshUs)
+    const freshIdleUs = this.idleUsUntil(this.freshStored, this.maxStored)
+    return Math.max(freeUs + idleUs, this.freshUs + freshIdleUs)
   }
 
   load(state: Float64Array, at: number, nowUs: number): number {
@@ -132,28 +136,28 @@ export abstract class Smooth implements Gauge, HoldsBalance {
     return { permits: BigInt(Math.floor(balance)) - 1n, scale: 1n }
   }
 
-  /** Permits to be stored for a balance, 0 or more, that a limit of 0 has kept. */
+  /** Permits to store for a balance that was kept while the limit was 0. */
   protected abstract storedFor(balance: number): number
-  /** Single permits that stored ones stand for when nothing is owed, a fraction included. */
+  /** Single permits that pass with so many stored and no debt, a fraction included. */
   protected abstract permitsIn(stored: number): number
 
-  /** Permits stored after idleness, which is none while it is below 0. */
+  /** Permits stored after some idle time; a negative time is none. */
   protected storedAfter(stored: number, idleUs: number): number {
     if (idleUs <= 0 || this.maxStored === 0) return Math.min(stored, this.maxStored)
     return Math.min(this.maxStored, stored + idleUs / this.storeUs)
   }
 
-  /** Whole microseconds of idleness until so many permits are stored. */
+  /** Whole microseconds of idle time until so many permits are stored. */
   protected idleUsUntil(stored: number, target: number): number {
     if (stored >= target) return 0
     let idleUs = Math.max(1, Math.ceil((target - stored) * this.storeUs))
-    // The product may round to either side; the sum is what decisions are made by.
+    // The product may round to either side. Decisions are made by the sum.
     while (idleUs > 1 && stored + (idleUs - 1) / this.storeUs >= target) idleUs--
     while (stored + idleUs / this.storeUs < target) idleUs++
     return idleUs
   }
 
-  /** Gives back a share of what a grant has cost, at most so much time. Returns the permits. */
+  /** Gives back a share of what a booking cost, at most `mostUs` of its time. Returns the permits. */
   protected giveShare(
     state: Float64Array,
     at: number,
@@ -172,16 +176,22 @@ export abstract class Smooth implements Gauge, HoldsBalance {
     return cost * share
   }
 
-  protected someoneWaits(state: Float64Array, at: number, nowUs: number): boolean {
+  /** Whether a granted request is waiting for its instant. */
+  protected isWaitedFor(state: Float64Array, at: number, nowUs: number): boolean {
     return (state[at + 3] as number) > nowUs
   }
 
-  protected someoneIsBehind(state: Float64Array, at: number, nowUs: number, { mark }: Booking): boolean {
-    return this.someoneWaits(state, at, nowUs) && (state[at] as number) > (mark[0] as number)
+  /** Whether a granted request is waiting behind a booking. */
+  protected isFollowed(state: Float64Array, at: number, nowUs: number, { mark }: Booking): boolean {
+    return this.isWaitedFor(state, at, nowUs) && (state[at] as number) > (mark[0] as number)
   }
 }
 
-export interface Start {
-  readonly freeUs: number
-  readonly stored: number
-}
+/** Algorithms append constants of their own. */
+export type SmoothConstants = readonly [
+  intervalUs: number,
+  maxStored: number,
+  storeUs: number,
+  freshStored: number,
+  ...own: number[],
+]

@@ -1,19 +1,21 @@
 import type { Algorithm, Policy } from '../algorithm.js'
 import { Decision, FixedGauge } from '../decision.js'
-import type { Balance, HoldsBalance } from './gcra.js'
+import { floorDivide } from './arithmetic.js'
+import type { Balance, HoldsBalance } from './balance.js'
 
 /**
- * An algorithm at a limit of 0: it refuses everything, and keeps what it has adopted as it was, because switching a limit
- * off and on again must not fill a bucket. Lane 0 is -1 then, and lane 1 the balance.
+ * An algorithm at a limit of 0: it refuses every cost above 0. It keeps the balance that a key had before the limit
+ * became 0, because a limit that is switched off and on again must not fill a bucket. Lane 0 is -1 and lane 1 the
+ * balance then.
  */
-export class Closed implements Algorithm, HoldsBalance {
+export class ZeroLimit implements Algorithm, HoldsBalance {
   readonly name: string
   readonly args: readonly number[]
   readonly policy: Policy
   readonly lanes: number
   readonly bookable = true
 
-  /** `args` are limit, window in microseconds, and more. */
+  /** `args` are the limit, the window in microseconds, and more. */
   constructor(name: string, args: readonly number[], lanes: number) {
     this.name = name
     this.args = args
@@ -26,7 +28,7 @@ export class Closed implements Algorithm, HoldsBalance {
   }
 
   read(waitUs: number): Decision {
-    return new Decision(CLOSED, waitUs, waitUs, 0, 0)
+    return new Decision(NOTHING, waitUs, waitUs, 0, 0)
   }
 
   cancel(): number {
@@ -42,7 +44,7 @@ export class Closed implements Algorithm, HoldsBalance {
     state.fill(0, at, at + this.lanes)
     if (balance === undefined) return
     state[at] = FROZEN
-    state[at + 1] = floorDivide(balance.permits, balance.scale)
+    state[at + 1] = Number(floorDivide(balance.permits, balance.scale))
   }
 
   restsAt(state: Float64Array, at: number): number {
@@ -60,9 +62,4 @@ export class Closed implements Algorithm, HoldsBalance {
 
 const FROZEN = -1
 
-const CLOSED = new FixedGauge({ limit: 0, balance: 0, refillAfterUs: Infinity, resetAfterUs: 0 })
-
-function floorDivide(numerator: bigint, denominator: bigint): number {
-  const quotient = numerator / denominator
-  return Number(numerator < 0n && quotient * denominator !== numerator ? quotient - 1n : quotient)
-}
+const NOTHING = new FixedGauge({ limit: 0, balance: 0, refillAfterUs: Infinity, resetAfterUs: 0 })

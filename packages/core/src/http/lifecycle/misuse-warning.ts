@@ -1,57 +1,52 @@
 import { warnOnce } from '../../shared/warnings.js'
-import type { Message } from '../request/client-key.js'
+import type { Message } from '../types.js'
 
 /*
- * What is made for each request limits nothing: every limiter starts afresh. It shows in two ways, a function that comes
- * up with ever new limiters, and middleware that meets a request in the turn of the event loop in which it was made.
+ * Warns about limiters and middleware that are made for each request. They limit nothing, because every new limiter starts
+ * with all its permits. Two signs are watched: a `limiter` function that returns ever new limiters, and middleware that
+ * handles a request in the turn of the event loop in which it was made.
  */
 
-/** Watches what a `limiter` function comes up with. */
-export class ChoiceWatch {
-  private readonly seen = new WeakSet<object>()
-  private last: object | undefined
-  private distinct = 0
-
-  see(limiter: object): void {
-    if (limiter === this.last) return
-    this.last = limiter
-    if (this.seen.has(limiter)) return
-    this.seen.add(limiter)
-    if (++this.distinct > MOST_CHOICES)
-      warn(`A limiter function has returned more than ${MOST_CHOICES} different limiters`)
+/** Returns a function to call with every limiter that a `limiter` function returns. */
+export function limiterCountWarning(): (limiter: object) => void {
+  const seen = new WeakSet<object>()
+  let last: object | undefined
+  let count = 0
+  return limiter => {
+    if (limiter === last) return
+    last = limiter
+    if (seen.has(limiter)) return
+    seen.add(limiter)
+    if (++count > MOST_LIMITERS)
+      warn(`A limiter function has returned more than ${MOST_LIMITERS} different limiters`)
   }
 }
 
-/** Watches how old a piece of middleware is when it meets its first request. */
-export class AgeWatch {
-  private isYoung = true
-
-  constructor() {
-    // Where there is no setImmediate, nothing is young for longer than it takes to say so.
-    const immediate = globalThis.setImmediate?.(() => {
-      this.isYoung = false
-    })
-    if (immediate === undefined) this.isYoung = false
-    else immediate.unref?.()
-  }
-
-  see({ socket }: Message): void {
-    if (!this.isYoung) return
-    this.isYoung = false
-    // What a test injects past the network may come in the very turn in which the app was made.
+/** Returns a function to call with every request of a piece of middleware. Call it when the middleware is made. */
+export function newMiddlewareWarning(): (message: Message) => void {
+  // Where there is no setImmediate, the end of this turn cannot be observed.
+  let isNew = globalThis.setImmediate !== undefined
+  if (isNew)
+    setImmediate(() => {
+      isNew = false
+    }).unref?.()
+  return ({ socket }) => {
+    if (!isNew) return
+    isNew = false
+    // A test may inject a request, without a connection, in the turn in which it makes the app.
     if (socket === undefined || !('server' in socket)) return
-    if (++metYoung > MOST_YOUNG) warn('rateLimit() is called while requests run')
+    if (++usedWhileNew > MOST_USED_WHILE_NEW) warn('rateLimit() is called for each request')
   }
 }
 
-const MOST_CHOICES = 1000
-const MOST_YOUNG = 10
-let metYoung = 0
+const MOST_LIMITERS = 1000
+const MOST_USED_WHILE_NEW = 10
+let usedWhileNew = 0
 
-function warn(what: string): void {
+function warn(observation: string): void {
   warnOnce(
     'SLUICE_MADE_PER_REQUEST',
-    `${what}. A limiter made for each request limits nothing: make limiters and ` +
-      'middleware once, and tell clients apart by key.',
+    `${observation}. A limiter that is made for each request limits nothing: make limiters and ` +
+      'middleware once, and use keys to distinguish clients.',
   )
 }

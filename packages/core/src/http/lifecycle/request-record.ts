@@ -1,29 +1,31 @@
 import type { Limiter } from '../../limiter/limiter.js'
-import type { Dialect } from '../response/older-fields.js'
-import type { PolicyReport } from '../response/ratelimit-fields.js'
+import type { Dialect } from '../options.js'
+import type { PolicyReport } from '../types.js'
 
 /*
- * What a request has met: each limiter and key, because a limiter that is mounted twice, on an app and on a route of it,
- * counts once; each name in the fields, because a client could not tell two policies of one name apart; and what the
- * fields have told. The request carries it under one symbol of ours.
+ * What the limits before have done with a request, stored on the request under a symbol:
+ *
+ * - each limiter and key that it was charged to, so that a limiter on an app and on one of its routes counts it once
+ * - the policy names in its header fields, so that no two policies have the same name
+ * - the reports in its header fields, and their draft
  */
 
-/** Whether this request has been charged to the limiter with this key before. */
-export function hasMet(request: unknown, limiter: Limiter, key: string): boolean {
-  const record = (request as Host)[RECORD]
+/** Whether the request has been charged to the limiter with this key. */
+export function wasCharged(request: unknown, limiter: Limiter, key: string): boolean {
+  const record = (request as Recorded)[RECORD]
   if (record === undefined) return false
-  for (let meeting = record.meetings; meeting !== undefined; meeting = meeting.before)
-    if (meeting.limiter === limiter && meeting.key === key) return true
+  for (let charge = record.charges; charge !== undefined; charge = charge.before)
+    if (charge.limiter === limiter && charge.key === key) return true
   return false
 }
 
-/** Notes that a request has been charged to a limiter. */
-export function meet(request: unknown, limiter: Limiter, key: string): void {
+/** Records that the request has been charged to the limiter with this key. */
+export function recordCharge(request: unknown, limiter: Limiter, key: string): void {
   const record = recordOf(request)
-  record.meetings = { limiter, key, before: record.meetings }
+  record.charges = { limiter, key, before: record.charges }
 }
 
-/** The name of a policy in the fields of this request, with `-2` and so on if another one has it already. */
+/** Records a policy name, and returns it; with `-2`, `-3` and so on appended if the request has the name already. */
 export function distinctName(request: unknown, name: string): string {
   const record = recordOf(request)
   let distinct = name
@@ -32,16 +34,16 @@ export function distinctName(request: unknown, name: string): string {
   return distinct
 }
 
-/** What the fields of this request have told so far, this included; what a dry run would have refused does not count. */
-export function reportsSoFar(request: unknown, reports: readonly PolicyReport[]): readonly PolicyReport[] {
+/** Records reports, and returns them after those recorded before. Of those, refusals of a dry run are left out. */
+export function recordReports(request: unknown, reports: readonly PolicyReport[]): readonly PolicyReport[] {
   const record = recordOf(request)
   const before = record.reports?.filter(({ violated }) => !violated)
   record.reports = before === undefined ? reports : [...before, ...reports]
   return record.reports
 }
 
-/** The dialect of the fields of this request: the first that was spoken, because two on one response can be read by nobody. */
-export function dialectOf(request: unknown, dialect: Dialect | undefined): Dialect | undefined {
+/** The draft for the header fields of this request: the first that was asked for, because a response must not mix two. */
+export function recordDialect(request: unknown, dialect: Dialect | undefined): Dialect | undefined {
   if (dialect === undefined) return undefined
   const record = recordOf(request)
   record.dialect ??= dialect
@@ -50,44 +52,43 @@ export function dialectOf(request: unknown, dialect: Dialect | undefined): Diale
 
 const RECORD = Symbol('sluice')
 
-interface Host {
-  [RECORD]?: Requested
+interface Recorded {
+  [RECORD]?: RequestRecord
 }
 
-/** What one request has met. */
-class Requested {
-  meetings: Meeting | undefined
-  names: Name | undefined
+class RequestRecord {
+  charges: ChargeRecord | undefined
+  names: NameRecord | undefined
   reports: readonly PolicyReport[] | undefined
   dialect: Dialect | undefined
 
   constructor() {
-    this.meetings = undefined
+    this.charges = undefined
     this.names = undefined
     this.reports = undefined
     this.dialect = undefined
   }
 }
 
-interface Meeting {
+interface ChargeRecord {
   readonly limiter: Limiter
   readonly key: string
-  readonly before: Meeting | undefined
+  readonly before: ChargeRecord | undefined
 }
 
-interface Name {
+interface NameRecord {
   readonly name: string
-  readonly before: Name | undefined
+  readonly before: NameRecord | undefined
 }
 
-function recordOf(request: unknown): Requested {
-  const host = request as Host
-  let record = host[RECORD]
-  if (record === undefined) host[RECORD] = record = new Requested()
+function recordOf(request: unknown): RequestRecord {
+  const recorded = request as Recorded
+  let record = recorded[RECORD]
+  if (record === undefined) recorded[RECORD] = record = new RequestRecord()
   return record
 }
 
-function isTaken(names: Name | undefined, name: string): boolean {
+function isTaken(names: NameRecord | undefined, name: string): boolean {
   if (names === undefined) return false
   return names.name.toLowerCase() === name.toLowerCase() || isTaken(names.before, name)
 }

@@ -1,23 +1,11 @@
 import type { Ending } from '../options.js'
-import type { Message, Socket } from '../request/client-key.js'
-
-/** The part of a response that tells how it ends: a response of node:http. */
-export interface Closing {
-  readonly statusCode: number
-  /** Whether it has been answered already. */
-  readonly writableEnded: boolean
-  /** Whether all of the answer is out. */
-  readonly writableFinished: boolean
-  end(...args: never[]): unknown
-  once(event: 'close' | 'finish', listener: () => void): unknown
-  off(event: 'close' | 'finish', listener: () => void): unknown
-}
+import type { Message, ObservedResponse, Socket } from '../types.js'
 
 /**
- * Calls back once, when the connection of a request closes before its response does: a request behind others on its
- * connection has a response that never hears of the end. The answer takes the listeners away.
+ * Calls `then` once if the response or its connection closes before the response ends. A pipelined request needs both: its
+ * response emits no event when the connection closes. Returns a function that removes the listeners.
  */
-export function onClose(response: Closing, { socket }: Message, then: () => void): () => void {
+export function onClose(response: ObservedResponse, { socket }: Message, then: () => void): () => void {
   response.once('close', then)
   const stopListening = socket === undefined ? undefined : onSocketClose(socket, then)
   return () => {
@@ -26,72 +14,76 @@ export function onClose(response: Closing, { socket }: Message, then: () => void
   }
 }
 
-/** One listener for all requests of a connection, of which there may be many. */
+/** Adds one listener per connection, however many of its requests are in progress. */
 function onSocketClose(socket: Socket, then: () => void): () => void {
-  const listening = listeners.get(socket) ?? new Listeners(socket)
-  listening.add(then)
-  return () => listening.delete(then)
+  const callbacks = closeCallbacks.get(socket) ?? new CloseCallbacks(socket)
+  callbacks.add(then)
+  return () => callbacks.delete(then)
 }
 
-class Listeners {
+class CloseCallbacks {
   private readonly socket: Socket
-  private readonly those = new Set<() => void>()
+  private readonly callbacks = new Set<() => void>()
 
   constructor(socket: Socket) {
     this.socket = socket
-    listeners.set(socket, this)
-    socket.once?.('close', this.tell)
+    closeCallbacks.set(socket, this)
+    socket.once?.('close', this.callAll)
   }
 
   add(then: () => void): void {
-    this.those.add(then)
+    this.callbacks.add(then)
   }
 
   delete(then: () => void): void {
-    this.those.delete(then)
-    if (this.those.size > 0) return
-    this.socket.off?.('close', this.tell)
-    if (listeners.get(this.socket) === this) listeners.delete(this.socket)
+    this.callbacks.delete(then)
+    if (this.callbacks.size > 0) return
+    this.socket.off?.('close', this.callAll)
+    if (closeCallbacks.get(this.socket) === this) closeCallbacks.delete(this.socket)
   }
 
-  private readonly tell = (): void => {
-    for (const then of [...this.those]) then()
+  private readonly callAll = (): void => {
+    for (const then of [...this.callbacks]) then()
   }
 }
 
-const listeners = new WeakMap<Socket, Listeners>()
+const closeCallbacks = new WeakMap<Socket, CloseCallbacks>()
 
-/** Calls back once, when the response is out or the client has gone. */
-export function onEnd(response: Closing, message: Message, then: (ending: Ending) => void): void {
+/** Calls `then` once, when the whole response has been sent or the client has disconnected. */
+export function onEnd(response: ObservedResponse, message: Message, then: (ending: Ending) => void): void {
   let isOver = false
-  const end = (isOut: boolean) => {
-    // The socket calls those it has called in this turn though they were taken away.
+  const end = (isSent: boolean) => {
+    // An event that is being emitted still reaches listeners that were removed meanwhile.
     if (isOver) return
     isOver = true
     stopListening()
     response.off('finish', onFinish)
-    then({ status: response.statusCode, aborted: !isOut || message.aborted === true })
+    then({ status: response.statusCode, aborted: !isSent || message.aborted === true })
   }
-  // Responses that are injected have not finished by their own account yet.
+  // In its 'finish' event an injected response (light-my-request) does not report `writableFinished` yet.
   const onFinish = () => end(true)
   const stopListening = onClose(response, message, () => end(response.writableFinished))
   response.once('finish', onFinish)
-  // Over before anybody listened: while a store decided, or a key was looked for.
+  // It may have ended before, while a store or a callback was awaited.
   if (response.writableFinished || message.socket?.destroyed) end(response.writableFinished)
 }
 
 /**
- * Calls back once, when the response has been answered, though it may have to wait behind others on its connection; or when
- * the client has gone.
+ * Calls `then` once, when `end` of the response is called or the client has disconnected. That is earlier than `onEnd` for a
+ * response that waits behind others on its connection.
  */
-export function onAnswered(response: Closing, message: Message, then: (ending: Ending) => void): void {
+export function onAnswered(
+  response: ObservedResponse,
+  message: Message,
+  then: (ending: Ending) => void,
+): void {
   let isOver = false
   const answered = (ending: Ending) => {
     if (!isOver) then(ending)
     isOver = true
   }
   const { end } = response
-  response.end = function (this: Closing, ...args: never[]) {
+  response.end = function (this: ObservedResponse, ...args: never[]) {
     const result = end.apply(this, args)
     answered({ status: response.statusCode, aborted: message.aborted === true })
     return result

@@ -1,87 +1,91 @@
 import type { Booking } from '../../algorithms/algorithm.js'
-import { ours } from '../../limiter/joint/joint-limiter.js'
 import { andThen, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
 import { warnOnce } from '../../shared/warnings.js'
 import type { Ending, Exchange } from '../options.js'
-import type { Message } from '../request/client-key.js'
-import { type Ask, jointAsks } from '../request/resolve-ask.js'
-import { type Closing, onAnswered, onEnd } from './response-end.js'
+import { jointAsks } from '../request/resolve-ask.js'
+import type { Ask, Message, ObservedResponse } from '../types.js'
+import { onAnswered, onEnd } from './response-end.js'
 
 /*
- * What becomes of the permits of a request when it has ended. One that was charged may be given them back; one that is
- * counted after is charged now, unless it is spared.
+ * Settles the permits of a request when it has ended: refunds what it was charged before, or charges it now if its policy
+ * counts after the response.
  */
 
 /** An ask that was granted. */
 export interface Charge<X extends Exchange> {
   readonly ask: Ask<X>
-  /** What was taken; undefined when nothing was, or nobody will ask for it. */
+  /** What was taken; undefined if nothing was, or if it is never refunded. */
   readonly booking: Booking | undefined
 }
 
-/** Settles the charges of a request once its response is out or its client has gone. */
+/** Settles charges once the response has been sent or the client has disconnected. */
 export function settleAtEnd<X extends Exchange>(
   charges: readonly Charge<X>[],
   exchange: X,
-  response: Closing,
+  response: ObservedResponse,
   message: Message,
 ): void {
-  const late = charges.filter(({ ask }) => ask.rule.countsAfter)
-  const early = charges.filter(({ ask: { rule }, booking }) => !rule.countsAfter && rule.refunds && booking)
+  const toCharge = charges.filter(({ ask }) => ask.rule.countsAfter)
+  const toRefund = charges.filter(
+    ({ ask: { rule }, booking }) => !rule.countsAfter && rule.refunds && booking,
+  )
   const settleAll = (charges: readonly Charge<X>[]) => (ending: Ending) => {
     for (const charge of charges) settle(charge, exchange, ending)
   }
-  if (early.length > 0) onEnd(response, message, settleAll(early))
-  // What is counted after counts before the next request, also where that is answered first.
-  if (late.length > 0) onAnswered(response, message, settleAll(late))
+  if (toRefund.length > 0) onEnd(response, message, settleAll(toRefund))
+  // Charged as soon as `end` is called, so that the client's next request already finds the permits taken.
+  if (toCharge.length > 0) onAnswered(response, message, settleAll(toCharge))
 }
 
 function settle<X extends Exchange>({ ask, booking }: Charge<X>, exchange: X, ending: Ending): void {
   quietly(() =>
-    andThen(isSpared(ask, exchange, ending), spared => {
-      if (ask.rule.countsAfter) return spared ? undefined : chargeLate(ask)
-      return spared && booking !== undefined ? giveBack(ask, booking) : undefined
+    andThen(isRefunded(ask, exchange, ending), refunded => {
+      if (ask.rule.countsAfter) return refunded ? undefined : chargeAfter(ask)
+      return refunded && booking !== undefined ? refund(ask, booking) : undefined
     }),
   )
 }
 
-/** In the tick in which the response ends, where the store can: the next request finds it done. */
-function giveBack<X extends Exchange>({ limiter, key }: Ask<X>, booking: Booking): unknown {
-  return ours(limiter).giveBack(key, booking)
+/** Synchronous on a synchronous store: the next request finds the permits returned. */
+function refund<X extends Exchange>({ limiter, key }: Ask<X>, booking: Booking): unknown {
+  return limiter.giveBack(key, booking)
 }
 
-/** Each limiter by itself: the request has been served. */
-function chargeLate<X extends Exchange>(ask: Ask<X>): void {
+/** Charges each limiter by itself: all-or-nothing is for requests that can still be refused. */
+function chargeAfter<X extends Exchange>(ask: Ask<X>): void {
   for (const { limiter, key, cost } of jointAsks(ask)) quietly(() => limiter.charge(key, cost))
 }
 
-function isSpared<X extends Exchange>({ rule }: Ask<X>, exchange: X, ending: Ending): MaybePromise<boolean> {
+function isRefunded<X extends Exchange>(
+  { rule }: Ask<X>,
+  exchange: X,
+  ending: Ending,
+): MaybePromise<boolean> {
   try {
-    const answer = rule.refunds === undefined ? false : andThen(rule.refunds(exchange, ending), stated)
-    return isPromise(answer) ? answer.then(undefined, failed) : answer
+    const answer = rule.refunds === undefined ? false : andThen(rule.refunds(exchange, ending), checkRefund)
+    return isPromise(answer) ? answer.then(undefined, warnOfFailure) : answer
   } catch (error) {
-    return failed(error)
+    return warnOfFailure(error)
   }
 }
 
-/** What is no answer is none to give permits for. */
-function stated(answer: unknown): boolean {
+function checkRefund(answer: unknown): boolean {
   if (typeof answer !== 'boolean') throw new TypeError('refund: expected true or false')
   return answer
 }
 
-/** The request has been answered, and nobody is there to be told. */
-function failed(error: unknown): boolean {
+/** A warning, because no response is left to report the error with. The text must not contain data of the request. */
+function warnOfFailure(error: unknown): boolean {
   warnOnce(
     'SLUICE_REFUND_FAILED',
     () =>
-      'A refund function has failed, and its request keeps what it was charged: ' +
-      `${error instanceof Error ? error.name : typeof error}. It is to return true or false.`,
+      `A refund function failed (${error instanceof Error ? error.name : typeof error}), so its request keeps its charge. ` +
+      'It must return true or false.',
   )
   return false
 }
 
-/** A store that fails has its own ways to say so. */
+/** Ignores errors of a store: the limiter has already reported them. */
 function quietly(act: () => unknown): void {
   try {
     const done = act()

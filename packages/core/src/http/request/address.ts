@@ -1,14 +1,17 @@
-import { isIP } from 'node:net'
+import { nodeNet } from './node-net.js'
 
 /*
- * Who a client is, by address. One client must not have two keys, nor two clients one: the same IPv4 address comes in
- * as 192.0.2.1, as ::ffff:192.0.2.1 from a dual-stack socket, and as 64:ff9b::c000:201 through a NAT64; and a client
- * with IPv6 has a whole network to choose addresses from, commonly a /56 (RIPE-690).
+ * Makes a key of a client's address. One client must not have two keys, and two clients must not share one:
+ *
+ * - The same IPv4 address can arrive as 192.0.2.1, as ::ffff:192.0.2.1 from a dual-stack socket, and as
+ *   64:ff9b::c000:201 through a NAT64.
+ * - An IPv6 client can choose addresses from a whole network, commonly a /56 (RIPE-690).
  */
 
 /**
- * The key of an address: an IPv4 address as it is, an IPv6 address as its network of `prefix` bits. Takes what proxies
- * and sockets write: ports, brackets, zones, quotes, any spelling. Undefined for what is not an address.
+ * The key of a client's address: an IPv4 address as it is, an IPv6 address as its network of `prefix` bits (default 56).
+ * Accepts the spellings of proxies and sockets, with ports, brackets, zones and quotes. Undefined if the text is not an
+ * IP address.
  *
  * @example
  * addressKey('::ffff:192.0.2.1') // '192.0.2.1'
@@ -21,19 +24,22 @@ export function addressKey(text: string, prefix = 56): string | undefined {
   return prefix === 128 ? compressed(groups) : `${compressed(masked(groups, prefix))}/${prefix}`
 }
 
-/** An address without port, brackets, zone and quotes, an IPv4 one as such however it came; undefined for what is none. */
+/**
+ * An address without port, brackets, zone and quotes, and an IPv6 form of an IPv4 address as that address. Undefined if the
+ * text is not an IP address.
+ */
 export function plainAddress(text: string): string | undefined {
   if (isIP(text) === 4) return text
   const address = bareAddress(text)
   const version = isIP(address)
   if (version !== 6) return version === 4 ? address : undefined
-  // How a dual-stack socket writes an IPv4 address, spelt out because it is so common.
+  // A fast path for the form in which a dual-stack socket writes an IPv4 address.
   if (address.startsWith('::ffff:') && isIP(address.slice(7)) === 4) return address.slice(7)
   const groups = groupsOf(address)
   return hasPrefix(groups, MAPPED) || hasPrefix(groups, NAT64) ? dotted(groups) : address
 }
 
-/** The IPv4 form of a network of addresses that stand for IPv4 ones: `::ffff:10.0.0.0/104` is 10.0.0.0/8. */
+/** The IPv4 form of an IPv6 network whose addresses all stand for IPv4 addresses: `::ffff:10.0.0.0/104` is 10.0.0.0/8. */
 export function plainNetwork(address: string, prefix: number): readonly [address: string, prefix: number] {
   if (isIP(address) !== 6 || prefix < 96) return [address, prefix]
   const groups = groupsOf(address)
@@ -41,12 +47,16 @@ export function plainNetwork(address: string, prefix: number): readonly [address
   return isIpv4 ? [dotted(groups), prefix - 96] : [address, prefix]
 }
 
+function isIP(text: string): number {
+  return nodeNet('key').isIP(text)
+}
+
 /** ::ffff:0:0/96 (RFC 4291 2.5.5.2). */
 const MAPPED = [0, 0, 0, 0, 0, 0xffff]
 /** 64:ff9b::/96 (RFC 6052 2.1). */
 const NAT64 = [0x64, 0xff9b, 0, 0, 0, 0]
 
-/** Takes off white space, quotes, brackets with a port, the port of an IPv4 address, and the zone. */
+/** Removes white space, quotes, brackets with a port, the port of an IPv4 address, and the zone. */
 function bareAddress(text: string): string {
   const plain = text.trim().replace(/^"(.*)"$/, '$1')
   const bracketed = /^\[([^\]]*)\](?::\d{1,5})?$/.exec(plain)

@@ -1,11 +1,9 @@
 import type { RequestOptions } from '../options.js'
+import type { Access } from '../types.js'
 import { plainAddress } from './address.js'
 import { networksOf } from './cidr.js'
 
-/** What lists of addresses say to a client; undefined for nothing. */
-export type Access = (address: string | undefined) => 'allow' | 'deny' | undefined
-
-/** Undefined when there are no lists. Of two networks that hold an address the longer prefix decides, of equal ones `deny`. */
+/** The `allow` and `deny` lists as a function; undefined if there is neither. Of equal prefixes, `deny` decides. */
 export function accessOf({
   allow,
   deny,
@@ -16,9 +14,9 @@ export function accessOf({
   return text => {
     const address = text === undefined ? undefined : plainAddress(text)
     if (address === undefined) return undefined
-    const toAllow = allowed(address)
-    const toDeny = denied(address)
-    if (toAllow === -1 && toDeny === -1) return undefined
-    return toAllow > toDeny ? 'allow' : 'deny'
+    const allowPrefix = allowed(address)
+    const denyPrefix = denied(address)
+    if (allowPrefix === -1 && denyPrefix === -1) return undefined
+    return allowPrefix > denyPrefix ? 'allow' : 'deny'
   }
 }

@@ -1,35 +1,16 @@
 import { invalid } from '../../shared/errors.js'
 import { wholeNumber } from '../../shared/validate.js'
+import type { ProxyOptions } from '../options.js'
+import type { FindClient, Headers } from '../types.js'
 import { plainAddress } from './address.js'
 import { networksOf } from './cidr.js'
 
 /*
- * Who the client is behind proxies. What a header says is believed as far as the proxies that wrote it are: from the peer
- * of the socket one step to the left for each address that is a known proxy, and no further.
+ * Finds a client's address behind proxies. A forwarded header can be believed as far as trusted proxies wrote it: the search
+ * starts at the connection's address and goes one entry to the left for each address that is a trusted proxy.
  */
 
-/** Options that say which proxies to believe. */
-export interface ProxyOptions {
-  /** Addresses and networks of proxies (`'10.0.0.0/8'`) whose word is taken for who their client is. */
-  readonly trustedProxies?: readonly string[] | undefined
-  /**
-   * How many proxies stand in front, instead of `trustedProxies`: the client is that many entries from the right. Safe
-   * only if nobody can reach this server past them.
-   */
-  readonly hops?: number | undefined
-  /** The one header that is read: `'x-forwarded-for'`, the default, `'forwarded'`, or a header with one address. */
-  readonly forwardedHeader?: string | undefined
-}
-
-/** Finds the client of a request from the peer of its socket and its headers; undefined when there is no address. */
-export type FindClient = (peer: string | undefined, headers: Headers) => string | undefined
-
-/** Headers as node:http has them. */
-export interface Headers {
-  readonly [name: string]: string | string[] | undefined
-}
-
-/** How to find clients; undefined when no option says so, and it is the framework's affair. */
+/** Checks the proxy options. Undefined if there are none, and the framework's own setting applies. */
 export function clientFinder(options: ProxyOptions): FindClient | undefined {
   const { trustedProxies, hops, forwardedHeader } = options
   if (trustedProxies === undefined && hops === undefined) {
@@ -45,7 +26,7 @@ export function clientFinder(options: ProxyOptions): FindClient | undefined {
   return byTrust(address => prefixOf(address) !== -1, entriesOf)
 }
 
-/** The forwarded addresses of a request, from the left; what is none is in its place. */
+/** The entries of a forwarded header, from left to right, including those that are not addresses. */
 type Entries = (headers: Headers) => readonly string[]
 
 function byTrust(isTrusted: (address: string) => boolean, entriesOf: Entries): FindClient {
@@ -70,7 +51,7 @@ function byHops(hops: number, entriesOf: Entries): FindClient {
   }
 }
 
-/** A walk reads no further. */
+/** The most entries that are read of one header. */
 const MOST_ENTRIES = 32
 
 function headerName(name: unknown): string {
@@ -95,8 +76,8 @@ function entriesIn(name: string): Entries {
 }
 
 /**
- * The `for` of each element (RFC 7239). An element without one, and one that is not well formed, is an entry that is no
- * address: an open quote of the client's must not swallow what a proxy has written behind it.
+ * The `for` value of each element (RFC 7239). An element that has none, or that is malformed, becomes an empty entry: an
+ * unclosed quote from the client must not hide the elements that a proxy appended.
  */
 function forwardedFor(text: string): string[] {
   return split(text, ',').map(element => {
@@ -107,10 +88,10 @@ function forwardedFor(text: string): string[] {
   })
 }
 
-/** A name, and a value in quotes or of letters that need none. */
+/** A name, and a value that is a token or a quoted string. */
 const PAIR = /^([\w!#$%&'*+.^`|~-]+)=("(?:[^"\\]|\\.)*"|[^\s",;=\\]+)$/s
 
-/** Splits at a separator outside of quoted strings; empty parts do not count. */
+/** Splits at separators outside quoted strings, and drops empty parts. */
 function split(text: string, separator: string): string[] {
   const parts: string[] = []
   let part = ''

@@ -1,62 +1,59 @@
 import type { JointAsk } from '../../limiter/joint/decide-all.js'
-import { membersOf, ours } from '../../limiter/joint/joint-limiter.js'
+import { membersOf } from '../../limiter/joint/joint-limiter.js'
 import type { Limiter } from '../../limiter/limiter.js'
-import { checkCost } from '../../shared/cost.js'
+import type { LedgerLimiter } from '../../limiter/limiter-class.js'
+import { limiterOf } from '../../limiter/limiter-of.js'
 import { invalidPrivately } from '../../shared/errors.js'
 import { andThen, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
-import { ChoiceWatch } from '../lifecycle/misuse-warning.js'
+import { checkCost } from '../../shared/validate.js'
 import type { Exchange } from '../options.js'
-import { checkLimiter, goesPastVerbs, type PolicyRule } from '../resolve-options.js'
-import type { ClientKeys, Message } from './client-key.js'
+import type { Ask, Message, PolicyRule } from '../types.js'
+import type { Clients } from './client-key.js'
 
-/** What a request asks of a limiter, and by which policy. */
-export interface Ask<X extends Exchange> {
-  readonly rule: PolicyRule<X>
-  readonly limiter: Limiter
-  readonly key: string
-  readonly cost: number
-}
+/**
+ * Finds out which permits a request needs by a policy. Undefined if it needs none: there is no limiter or no key for it, or
+ * its client has disconnected. A promise only if a callback returns one.
+ */
+export type ResolveAsk<X extends Exchange> = (
+  rule: PolicyRule<X>,
+  request: X[0],
+  message: Message,
+) => MaybePromise<Ask<X> | undefined>
 
-/** Finds what policies ask for a request: a call for each callback, and a promise only where one answers later. */
-export class Asker<X extends Exchange> {
-  private readonly clients: ClientKeys<X>
-  private readonly choices = new ChoiceWatch()
-
-  constructor(clients: ClientKeys<X>) {
-    this.clients = clients
-  }
-
-  /** Undefined for nothing: no limiter, no key, or nobody there any more. */
-  ask(rule: PolicyRule<X>, request: X[0], message: Message): MaybePromise<Ask<X> | undefined> {
+/** `onChoice` is called with every limiter that a `limiter` function returns. */
+export function createResolveAsk<X extends Exchange>(
+  clients: Clients<X>,
+  onChoice: (limiter: Limiter) => void,
+): ResolveAsk<X> {
+  return (rule, request, message) => {
     const { limiter } = rule
-    if (typeof limiter !== 'function') return this.askOf(rule, limiter, request, message)
+    if (typeof limiter !== 'function') return withKey(rule, limiter, request, message)
     return andThen(limiter(request), chosen => {
       if (chosen === null) return undefined
-      const limiter = checkLimiter(chosen, 'a limiter, or null for no limit')
-      if (goesPastVerbs(rule)) ours(limiter)
-      this.choices.see(limiter)
-      return this.askOf(rule, limiter, request, message)
+      const limiter = limiterOf(chosen, 'a limiter made by createLimiter or combine, or null for no limit')
+      onChoice(limiter)
+      return withKey(rule, limiter, request, message)
     })
   }
 
-  private askOf(
+  function withKey(
     rule: PolicyRule<X>,
-    limiter: Limiter,
+    limiter: LedgerLimiter<boolean>,
     request: X[0],
     message: Message,
   ): MaybePromise<Ask<X> | undefined> {
     if (rule.key === undefined) {
       if (isGone(message)) return undefined
-      return withCost(rule, limiter, request, this.clients.of(request, message))
+      return withCost(rule, limiter, request, clients.keyOf(request, message))
     }
-    const key = rule.key(request, () => this.clients.of(request, message))
+    const key = rule.key(request, () => clients.keyOf(request, message))
     return isPromise(key)
-      ? Promise.resolve(key).then(key => withCost(rule, limiter, request, statedKey(key)))
-      : withCost(rule, limiter, request, statedKey(key))
+      ? Promise.resolve(key).then(key => withCost(rule, limiter, request, checkKey(key)))
+      : withCost(rule, limiter, request, checkKey(key))
   }
 }
 
-/** The same as asks of limiters that are not combinations. */
+/** The asks of the members if the limiter is a combination, otherwise the ask alone. */
 export function jointAsks<X extends Exchange>({ rule, limiter, key, cost }: Ask<X>): (JointAsk & Ask<X>)[] {
   const members = membersOf(limiter)
   // The members of a combination have names of their own.
@@ -64,14 +61,14 @@ export function jointAsks<X extends Exchange>({ rule, limiter, key, cost }: Ask<
   return members.map(member => ({ rule: own, limiter: member, key, cost, isCheck: rule.countsAfter }))
 }
 
-/** Whether the client has hung up. */
+/** Whether the client has disconnected. */
 export function isGone({ socket }: Message): boolean {
   return socket?.destroyed === true
 }
 
 function withCost<X extends Exchange>(
   rule: PolicyRule<X>,
-  limiter: Limiter,
+  limiter: LedgerLimiter<boolean>,
   request: X[0],
   key: string | null,
 ): MaybePromise<Ask<X> | undefined> {
@@ -83,7 +80,7 @@ function withCost<X extends Exchange>(
     : { rule, limiter, key, cost: checkCost(cost) }
 }
 
-function statedKey(key: unknown): string | null {
+function checkKey(key: unknown): string | null {
   if (typeof key === 'string' && key !== '') return key
   if (key === null) return null
   if ((typeof key === 'number' && Number.isFinite(key)) || typeof key === 'bigint') return String(key)

@@ -1,57 +1,45 @@
+import type { LegacyReset } from '../options.js'
+import type { Field, HeaderStyle, PolicyReport } from '../types.js'
 import {
   ceilSeconds,
   floorUnits,
   isVisible,
   limitField,
-  type PolicyReport,
   policyField,
   resetSeconds,
   retryAfterSeconds,
   windowSeconds,
 } from './ratelimit-fields.js'
-import type { Field } from './report.js'
 
 /*
- * The dialects of the RateLimit fields. Of each the client sees one; the X-RateLimit fields that were there before may
- * come in addition. The older ones have room for one limit: the one closest to exhaustion, and of a refusal the one with
- * the longest wait.
+ * The drafts of the RateLimit fields. A response uses one of them, and may have the older X-RateLimit fields as well. The
+ * fields of draft 6 and 7 and the X-RateLimit fields describe a single policy: the one closest to exhaustion, and on a
+ * refusal the one with the longest wait.
  */
 
-/** The drafts by number; 9 to 11 are written like 8. */
-export type Dialect = 'draft-6' | 'draft-7' | 'draft-8' | 'draft-9' | 'draft-10' | 'draft-11'
-
-/** What the X-RateLimit-Reset field says: seconds since the epoch, or seconds left. */
-export type LegacyReset = 'epoch' | 'delta'
-
-/** How a limit is to be announced. */
-export interface HeaderStyle {
-  readonly dialect: Dialect | undefined
-  readonly legacy: LegacyReset | undefined
-}
-
 /**
- * The fields that tell of policies. Those that have room for one limit choose among all that the response has `told` of;
- * `policyText` is that of RateLimit-Policy in lists, where it is known already.
+ * The fields for some policies. Fields for a single policy choose it among `allReports`, which includes those of earlier
+ * limits of the request. `policyText` is the value of RateLimit-Policy if it is known already.
  */
 export function fieldsOf(
   reports: readonly PolicyReport[],
   { dialect, legacy }: HeaderStyle,
   nowMs: () => number,
   policyText?: string,
-  told = reports,
+  allReports = reports,
 ): Field[] {
   const fields: Field[] = []
   if (dialect === 'draft-6' || dialect === 'draft-7')
-    addOlder(fields, told, dialect, told.length === reports.length)
+    addOlder(fields, allReports, dialect, allReports.length === reports.length)
   else if (dialect !== undefined) {
     add(fields, 'RateLimit-Policy', policyText ?? policyField(reports), true)
     add(fields, 'RateLimit', limitField(reports), true)
   }
-  if (legacy !== undefined) addLegacy(fields, told, legacy, nowMs)
+  if (legacy !== undefined) addLegacy(fields, allReports, legacy, nowMs)
   return fields
 }
 
-/** Later fields of ours take the place of the first ones, which have joined what was there before. */
+/** The first limit of a request appends its policies to those of a gateway; later limits replace the value. */
 function addOlder(
   fields: Field[],
   reports: readonly PolicyReport[],
@@ -74,7 +62,7 @@ function addOlder(
   add(fields, 'RateLimit-Reset', reset)
 }
 
-/** No quota may come twice: the selected policy keeps its own, otherwise the first one does. */
+/** A quota must not occur twice. Of policies with the same quota the selected one is listed, otherwise the first. */
 function olderPolicies(
   reports: readonly PolicyReport[],
   selected: PolicyReport | undefined,
@@ -91,7 +79,7 @@ function olderPolicies(
   return members.length === 0 ? undefined : members.join(', ')
 }
 
-/** The moment of Retry-After on a refusal, otherwise that of the policy, or its whole window if nobody knows. */
+/** On a refusal the same seconds as Retry-After, otherwise those of the policy, or its window if they are unknown. */
 function olderReset(reports: readonly PolicyReport[], selected: PolicyReport): number | undefined {
   if (reports.some(({ violated }) => violated)) return retryAfterSeconds(reports)
   return resetSeconds(selected) ?? windowSeconds(selected.windowMs)
@@ -113,15 +101,15 @@ function addLegacy(
   add(fields, 'X-RateLimit-Reset', legacy === 'delta' ? seconds : Math.ceil((nowMs() + ms - 0.001) / 1000))
 }
 
-/** The time that the seconds of a reset are made of, not rounded. */
+/** The time of `resetSeconds`, not rounded. */
 function resetMsOf({ violated, waitMs, resetMs, windowMs }: PolicyReport): number {
   const known = [violated ? waitMs : undefined, resetMs, windowMs].find(ms => ceilSeconds(ms) !== undefined)
   return Math.max(0, known ?? 0)
 }
 
-/** The one policy that the older fields have room for. */
+/** The policy that fields for a single policy describe. */
 function selectedOf(reports: readonly PolicyReport[]): PolicyReport | undefined {
-  const visible = reports.filter(report => isVisible(report) && report.idle !== true)
+  const visible = reports.filter(report => isVisible(report) && report.isUnused !== true)
   const violated = visible.filter(report => report.violated)
   if (violated.length > 0)
     return violated.reduce((longest, report) =>

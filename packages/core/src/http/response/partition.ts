@@ -1,21 +1,17 @@
-import { createHmac } from 'node:crypto'
-import { invalid } from '../../shared/errors.js'
+import type * as Crypto from 'node:crypto'
+import { invalid, invalidPrivately } from '../../shared/errors.js'
+import { builtinFor } from '../../shared/node-module.js'
+import type { Partition } from '../types.js'
 
-/** The partition key of a key, in base64. */
-export type Partition = (key: string) => string
-
-/** Hashes keys with a secret: without it, an unkeyed hash of an address is found by trying all addresses. */
+/** Hashes keys with a secret. Without one, an address could be found by hashing every address. */
 export function partitionOf(secret: unknown): Partition {
-  if (typeof secret !== 'string') throw invalid(TypeError, 'partitionSecret', 'a text', kindOnly(secret))
+  if (typeof secret !== 'string')
+    throw invalidPrivately(TypeError, 'partitionSecret', 'a string', secret, 'SLUICE_INVALID_OPTION')
   if (secret.length < LEAST_SECRET)
     throw invalid(RangeError, 'partitionSecret', `at least ${LEAST_SECRET} characters`, secret.length)
+  const { createHmac } = builtinFor<typeof Crypto>('node:crypto', 'partitionSecret')
   return key => createHmac('sha256', secret).update(key).digest().subarray(0, BYTES).toString('base64')
 }
 
 const BYTES = 9
 const LEAST_SECRET = 16
-
-/** A secret is not for an error text. */
-function kindOnly(secret: unknown): string {
-  return secret === null ? 'null' : typeof secret
-}

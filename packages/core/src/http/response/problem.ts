@@ -1,29 +1,8 @@
 import { invalid, type SluiceErrorCode } from '../../shared/errors.js'
-import type { PolicyReport } from './ratelimit-fields.js'
+import type { Body, Problem } from '../options.js'
+import type { PolicyReport } from '../types.js'
 
-/** The body of a refusal: problem details (RFC 9457) of a type the RateLimit drafts register. */
-export interface Problem {
-  /** A URI that names the kind of problem. */
-  readonly type: string
-  /** The kind of problem in words, the same for every occurrence. */
-  readonly title: string
-  /** The status of the response. */
-  readonly status: number
-  /** Names of the policies that refused, unless all of them are hidden. */
-  readonly 'violated-policies'?: readonly string[]
-}
-
-/** The media type of a problem. */
-export const PROBLEM_JSON = 'application/problem+json'
-
-/** A body, ready to be sent. */
-export interface Body {
-  /** Its media type. */
-  readonly type: string
-  readonly text: string
-}
-
-/** The problem of a request that policies have refused: an excess, or what a penalty was given for. */
+/** The problem of a request that policies refused: over the quota, or blocked. */
 export function refusalProblem(status: number, reports: readonly PolicyReport[]): Problem {
   const violated = reports.filter(report => report.violated)
   const names = violated.filter(({ hidden }) => hidden !== true).map(({ name }) => name)
@@ -32,30 +11,31 @@ export function refusalProblem(status: number, reports: readonly PolicyReport[])
     : problem('quota-exceeded', 'Quota Exceeded', status, names)
 }
 
-/** The client is on a list of those who are refused. */
+/** The problem of a client on the `deny` list. */
 export function abnormalUsage(status: number): Problem {
   return problem('abnormal-usage-detected', 'Abnormal Usage Detected', status, [])
 }
 
-/** The server cannot tell whether the client may pass. */
+/** The problem of a request that is refused because a store failed. */
 export function temporaryReducedCapacity(status: number): Problem {
   return problem('temporary-reduced-capacity', 'Temporary Reduced Capacity', status, [])
 }
 
-/** A problem as the body of an answer. */
+/** The default body of a refusal. */
 export function problemBody(problem: Problem): Body {
-  return { type: PROBLEM_JSON, text: JSON.stringify(problem) }
+  return { type: 'application/problem+json', text: JSON.stringify(problem) }
 }
 
-/** What a `body` option, or a function given for it, has come up with: a text, or anything that is JSON. */
-export function statedBody(value: unknown, code: SluiceErrorCode = 'SLUICE_INVALID_BODY'): Body {
+/** The body that a `body` option, or its function, gives: a string, or an object as JSON. */
+export function bodyOf(value: unknown, code: SluiceErrorCode = 'SLUICE_INVALID_BODY'): Body {
   if (typeof value === 'string') return { type: 'text/plain; charset=utf-8', text: value }
   const text = typeof value === 'object' && value !== null ? jsonOf(value) : undefined
-  if (text === undefined) throw invalid(TypeError, 'body', 'a text or an object that is JSON', value, code)
+  if (text === undefined)
+    throw invalid(TypeError, 'body', 'a string, or an object that can be written as JSON', value, code)
   return { type: 'application/json; charset=utf-8', text }
 }
 
-/** Undefined for what holds itself or a bigint. */
+/** Undefined for an object that contains itself or a bigint. */
 function jsonOf(value: object): string | undefined {
   try {
     return JSON.stringify(value)

@@ -1,18 +1,17 @@
 import type { Refusal } from '../options.js'
-import type { Field } from './report.js'
-import type { NodeResponse } from './write-fields.js'
+import type { Field, NodeResponse } from '../types.js'
 
-/** What `throws: true` hands to the error handling of a framework, in the terms that all of them know. */
+/** The error of a refusal with `throws: true`, with the properties that Express, Koa and Fastify read. */
 export interface RefusedError extends Error, Refusal {
   readonly code: 'SLUICE_RATE_LIMITED'
   readonly statusCode: number
-  /** Whether clients may read the message: they may. */
+  /** True: the message may be sent to the client. */
   readonly expose: boolean
-  /** Every field of a refusal. They are set on the response too, for an app that answers by itself. */
+  /** Every header field of the refusal. The response has them too, for an app that answers by itself. */
   readonly headers: Readonly<Record<string, string>>
 }
 
-/** Makes the error of a refusal whose fields are on the response. */
+/** Makes the error of a refusal. Its fields must be on the response already. */
 export function refusedError(
   refusal: Refusal,
   fields: readonly Field[],
@@ -29,7 +28,7 @@ export function refusedError(
   return error
 }
 
-/** A refusal is no fault whose place somebody looks for. */
+/** A stack trace costs time, and a refusal is no fault that one would help to find. */
 function withoutStack(message: string): Error {
   const { stackTraceLimit } = Error
   Error.stackTraceLimit = 0
@@ -40,7 +39,7 @@ function withoutStack(message: string): Error {
   }
 }
 
-/** Whether an error is a refusal of ours, and no failure. */
+/** Whether an error was made by `refusedError`. */
 export function isRefusal(error: unknown): boolean {
   return refusals.has(error as object)
 }

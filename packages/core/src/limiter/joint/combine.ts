@@ -1,28 +1,27 @@
-import { checkCost } from '../../shared/cost.js'
 import { invalid } from '../../shared/errors.js'
-import { type Answer, andThen, answerOf } from '../../shared/maybe-promise.js'
-import { checkOptions } from '../../shared/validate.js'
+import { type Answer, andThen, asAnswer } from '../../shared/maybe-promise.js'
+import { checkCost, checkKey, checkOptions } from '../../shared/validate.js'
 import type { Limiter, WaitOptions } from '../limiter.js'
-import { checkKey, type LedgerLimiter } from '../limiter-class.js'
+import type { LedgerLimiter } from '../limiter-class.js'
 import { addUp, decideJointly, type JointAsk, noteJointly } from './decide-all.js'
 import type { JointDecision } from './joint-decision.js'
 import { JointLimiter, JointLine, membersOf } from './joint-limiter.js'
 
-/** An ask of one of several limiters. */
+/** How many permits of which key to take from one of several limiters. */
 export interface LimiterAsk<Async extends boolean = boolean> {
   /** A limiter of `createLimiter` or `combine`. */
   readonly limiter: Limiter<Async>
   readonly key: string
-  /** Permits asked for: a whole number, default 1. */
+  /** How many permits: a whole number, default 1. */
   readonly cost?: number | undefined
 }
 
 /**
- * Asks several limiters at once, all or none: permits are taken from each, or from none of them. A limiter and key that
- * come twice add up. The refusal names every limiter that refused (`refusedBy`) and carries the longest wait.
+ * Takes permits from several limiters together: from all of them, or from none. The costs of the same limiter and key are
+ * added up. A refusal names every limiter that refused (`refusedBy`) and has the longest wait.
  *
- * Synchronous only if all of them are. Throws a TypeError or RangeError, like the verbs of a limiter, for a key or cost
- * that is none, a limiter that was not made by `createLimiter` or `combine`, and an empty list.
+ * Returns a promise if one of the stores is asynchronous. Throws a TypeError or RangeError for a bad key or cost, a limiter
+ * that was not made by `createLimiter` or `combine`, and an empty list.
  *
  * @example
  * const decision = tryAcquireAll([
@@ -36,15 +35,15 @@ export function tryAcquireAll<Async extends boolean>(
 ): Answer<Async, JointDecision> {
   const joint = checkAsks(asks)
   const isAsync = joint.some(({ limiter }) => limiter.ledger.async) as Async
-  return answerOf(
+  return asAnswer(
     isAsync,
     andThen(decideJointly(joint, true), ({ decision }) => noteJointly(joint, decision)),
   )
 }
 
 /**
- * Like `tryAcquireAll`, and waits until all permits are there together, at most `maxWait` (default Infinity). Nothing is
- * taken before. Rejects like `acquire`.
+ * Like `tryAcquireAll`, and waits until all permits are available together, at most `maxWait` (default Infinity). Takes
+ * nothing before. Rejects like `acquire`.
  *
  * @example
  * await acquireAll([{ limiter: perUser, key: 'ann' }, { limiter: perTenant, key: 'acme' }], { maxWait: '10s' })
@@ -59,11 +58,12 @@ export async function acquireAll(
 }
 
 /**
- * A limiter made of limiters: it grants what all of them grant, and takes from all or none. Usable wherever a limiter is.
+ * Makes one limiter of several: it grants what all of them grant, and takes permits from all of them, or from none. It can
+ * be used wherever a limiter can.
  *
- * Its name is theirs joined by `+`; its decisions are JointDecisions. It can `reserve` only without a wait, because its
- * limiters would have to agree on one instant, and `update` is theirs. Closing it ends its own waits. Throws a TypeError for
- * less than one limiter and for what is none.
+ * Its name is the names joined by `+`; its decisions are JointDecisions. `reserve` needs a `maxWait` of 0, because the
+ * limiters cannot book one common instant. `update` throws; update the limiters themselves. `close` ends its own waits
+ * only. Throws a TypeError without limiters, and for a value that is not a limiter.
  *
  * @example
  * const perSecond = createLimiter(tokenBucket({ limit: 10, window: '1s' }), { name: 'per-second' })
@@ -79,33 +79,33 @@ export function combine<Async extends boolean>(...limiters: readonly Limiter<Asy
   ) as unknown as Limiter<Async>
 }
 
-/** Checks asks, and adds up those of the same limiter and key. */
+/** Checks asks, and adds up the costs of the same limiter and key. */
 function checkAsks(asks: readonly LimiterAsk[]): readonly JointAsk[] {
   if (!Array.isArray(asks) || asks.length === 0)
     throw invalid(TypeError, 'asks', 'a list such as [{ limiter, key }]', asks)
-  const stated = asks.flatMap((ask: LimiterAsk) => {
+  const checked = asks.flatMap((ask: LimiterAsk) => {
     checkOptions('asks', ask, ['limiter', 'key', 'cost'])
     const { limiter, key, cost = 1 } = ask
     checkKey(key)
     checkCost(cost)
     return membersOf(limiter).map(member => ({ limiter: member, key, cost }))
   })
-  return addUp(stated)
+  return addUp(checked)
 }
 
-/** Who waits for the same asks stands in one line, which is kept while somebody does. */
+/** Calls that wait for the same asks form one line, which exists while there are such calls. */
 const lines = new WeakMap<LedgerLimiter<boolean>, Map<string, JointLine>>()
 const numbers = new WeakMap<LedgerLimiter<boolean>, number>()
 let limitersNumbered = 0
 
-/** The line of those who wait for these asks. */
+/** The line of the calls that wait for these asks. */
 export function lineOf(asks: readonly JointAsk[]): JointLine {
   const [{ limiter: first }] = asks as [JointAsk]
   const linesOfFirst = lines.get(first) ?? new Map<string, JointLine>()
   lines.set(first, linesOfFirst)
   const signature = JSON.stringify(asks.map(({ limiter, key, cost }) => [numberOf(limiter), key, cost]))
-  const standing = linesOfFirst.get(signature)
-  if (standing !== undefined) return standing
+  const existing = linesOfFirst.get(signature)
+  if (existing !== undefined) return existing
   const line: JointLine = new JointLine(asks, isOccupied => {
     if (isOccupied) linesOfFirst.set(signature, line)
     else linesOfFirst.delete(signature)
@@ -113,7 +113,7 @@ export function lineOf(asks: readonly JointAsk[]): JointLine {
   return line
 }
 
-/** What stands for the keys of several asks. */
+/** One key for several asks, for errors and events. */
 export function keyOf(asks: readonly JointAsk[]): string {
   return [...new Set(asks.map(({ key }) => key))].join('+')
 }

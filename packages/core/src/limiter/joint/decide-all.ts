@@ -5,7 +5,7 @@ import {
   type Answer,
   all,
   andThen,
-  answerOf,
+  asAnswer,
   isPromise,
   type MaybePromise,
 } from '../../shared/maybe-promise.js'
@@ -14,21 +14,21 @@ import type { LedgerLimiter } from '../limiter-class.js'
 import { type DecisionPart, JointDecision } from './joint-decision.js'
 
 /*
- * Several ledgers as one, all or none: every limiter decides first and takes nothing; only when all of them agree is
- * something taken from each. Where a store answers later, somebody else may come in between: then what was taken
- * already is given back.
+ * Decides over several ledgers, all or none: every limiter decides first without taking permits; only if all of them grant,
+ * permits are taken from each. On asynchronous stores another request may take them in between; then the permits that were
+ * taken already are given back.
  */
 
-/** So many permits of a key of one limiter. */
+/** How many permits of which key to take from a limiter. */
 export interface JointAsk {
   readonly limiter: LedgerLimiter<boolean>
   readonly key: string
   readonly cost: number
-  /** Whether nothing is to be taken: the permits are only to be there. */
+  /** If true, the permits must be available but are not taken. */
   readonly isCheck?: boolean | undefined
 }
 
-/** Asks of the same limiter and key as one. */
+/** Adds up the costs of asks of the same limiter and key. */
 export function addUp<Ask extends JointAsk>(asks: readonly Ask[]): readonly Ask[] {
   const sums: Ask[] = []
   for (const ask of asks) {
@@ -39,7 +39,7 @@ export function addUp<Ask extends JointAsk>(asks: readonly Ask[]): readonly Ask[
   return sums
 }
 
-/** Decides all asks at once; with `commit` all of them are charged, or none. A booking is wanted where somebody `books`. */
+/** Decides all asks together; with `commit` all of them are charged, or none. With `books` the result has the bookings. */
 export function decideJointly(
   asks: readonly JointAsk[],
   commit: boolean,
@@ -54,7 +54,7 @@ export function decideJointly(
   })
 }
 
-/** One ask takes no look first. */
+/** A single ask need not be checked before it is charged. */
 function decideAlone(ask: JointAsk, commit: boolean, books: boolean): MaybePromise<JointBooked> {
   const { limiter, key, cost, isCheck = false } = ask
   const takes = commit && !isCheck
@@ -65,7 +65,7 @@ function decideAlone(ask: JointAsk, commit: boolean, books: boolean): MaybePromi
   return andThen(decided, booked => jointly([ask], [booked]))
 }
 
-/** What decides over all of them at once, if they are on one store that can. */
+/** Decides all asks in one call, if they are on one store that can do so. */
 function togetherOf(asks: readonly JointAsk[]): Together | undefined {
   const together = asks[0]?.limiter.ledger.together
   if (together === undefined) return undefined
@@ -82,13 +82,13 @@ async function decideTogether(
   return jointly(asks, await together.decide(ofLedgers, commit, books))
 }
 
-/** What was decided over all of them, as one. */
+/** The decisions over all asks as one. */
 function jointly(asks: readonly JointAsk[], booked: readonly Booked[]): JointBooked {
   const decisions = booked.map(({ decision }) => decision)
   return { decision: jointDecision(asks, decisions), booking: jointBooking(asks, booked) }
 }
 
-/** What was taken, by the ask that took it. */
+/** The bookings, each with its ask. */
 function bookingsOf(asks: readonly JointAsk[], booked: readonly (Booked | undefined)[]) {
   return booked.flatMap((part, index) =>
     part?.booking === undefined ? [] : [{ ask: asks[index] as JointAsk, booking: part.booking }],
@@ -105,12 +105,12 @@ function look(asks: readonly JointAsk[]): MaybePromise<Decision[]> {
   return all(asks, ({ limiter, key, cost }) => limiter.ledger.decide(key, cost, 0, false))
 }
 
-/** Counts a joint decision where it was made: a grant by all, a refusal by those who refused. */
+/** Counts and publishes a joint decision: a grant at all limiters, a refusal at those that refused. */
 export function noteJointly(asks: readonly JointAsk[], decision: JointDecision): JointDecision {
   for (const [index, { limiter, key, cost, isCheck = false }] of asks.entries()) {
     const part = (decision.parts[index] as DecisionPart).decision
-    if (decision.allowed ? !isCheck : !part.allowed) limiter.noted(key, cost, part)
-    if (decision.allowed && decision.waitUs > 0) limiter.hasWaited()
+    if (decision.allowed ? !isCheck : !part.allowed) limiter.record(key, cost, part)
+    if (decision.allowed && decision.waitUs > 0) limiter.countWait()
   }
   return decision
 }
@@ -131,7 +131,7 @@ function charge(asks: readonly JointAsk[]): MaybePromise<JointBooked> {
     const booked = outcomes.flatMap(({ value }) => (value === undefined ? [] : [value]))
     if (failure === undefined && booked.every(({ decision }) => decision.allowed))
       return jointly(asks, booked)
-    // Somebody else was faster, a store has no room for all, or one has failed.
+    // Another request was faster, a store is full, or a store has failed.
     const taken = bookingsOf(
       asks,
       outcomes.map(({ value }) => value),
@@ -162,7 +162,7 @@ function jointDecision(asks: readonly JointAsk[], decisions: readonly Decision[]
   )
 }
 
-/** A ledger whose key stands for one ask of each of several limiters. */
+/** A ledger over several limiters, which asks each of them for a key. */
 export class JointLedger<Async extends boolean> implements Ledger<Async> {
   readonly async: Async
   private readonly asksOf: (key: string, cost: number) => readonly JointAsk[]
@@ -173,14 +173,14 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
   }
 
   decide(key: string, cost: number, _maxWaitUs: number, commit: boolean): Answer<Async, Decision> {
-    return answerOf(
+    return asAnswer(
       this.async,
       andThen(decideJointly(this.asksOf(key, cost), commit), ({ decision }) => decision),
     )
   }
 
   book(key: string, cost: number): Answer<Async, Booked> {
-    return answerOf(this.async, decideJointly(this.asksOf(key, cost), true, true))
+    return asAnswer(this.async, decideJointly(this.asksOf(key, cost), true, true))
   }
 
   cancel(_key: string, booking: Booking): Answer<Async, number> {
@@ -191,24 +191,24 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
     return this.giveBack(booking as JointBooking, 'refund')
   }
 
-  /** Where there is no limit, nothing was taken that could come back. */
+  /** Skips members without a limit, which have nothing to give back. */
   release(key: string, permits: number): Answer<Async, number> {
     const limited = this.asksOf(key, 1).filter(({ limiter }) => limiter.policy.limit < Infinity)
     const given = all(limited, ask => ask.limiter.release(ask.key, permits))
-    return answerOf(
+    return asAnswer(
       this.async,
       andThen(given, given => (given.length === 0 ? 0 : Math.min(...given))),
     )
   }
 
-  /** Takes from each what passes all of them. */
+  /** Takes from each member as many permits as all of them have. */
   drain(key: string): Answer<Async, number> {
     const drained = andThen(decideJointly(this.asksOf(key, 0), false), ({ decision: { remaining } }) => {
       if (remaining === 0 || remaining === Infinity) return 0
       const taken = decideJointly(this.asksOf(key, remaining), true)
       return andThen(taken, ({ decision }) => (decision.allowed ? remaining : 0))
     })
-    return answerOf(this.async, drained)
+    return asAnswer(this.async, drained)
   }
 
   block(key: string, forUs: number): Answer<Async, void> {
@@ -219,10 +219,10 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
     return this.each(key, ask => ask.limiter.unblock(ask.key))
   }
 
-  /** Of all that it is made of; who knows which of them refused asks those. */
+  /** Counts a refusal at every member. */
   strike(key: string, ladder: Ladder): Answer<Async, number> {
     const left = all(this.asksOf(key, 1), ask => ask.limiter.strike(ask.key, ladder))
-    return answerOf(
+    return asAnswer(
       this.async,
       andThen(left, left => Math.max(...left)),
     )
@@ -234,16 +234,14 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
 
   update(): Answer<Async, void> {
     throw coded(
-      new TypeError(
-        'update: a combination has no options of its own; update the limiters that it is made of',
-      ),
+      new TypeError('update: a combination has no options of its own; update its limiters'),
       'SLUICE_INVALID_LIMITER',
       'update',
     )
   }
 
   private each(key: string, act: (ask: JointAsk) => MaybePromise<void>): Answer<Async, void> {
-    return answerOf(
+    return asAnswer(
       this.async,
       andThen(all(this.asksOf(key, 1), act), () => {}),
     )
@@ -251,7 +249,7 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
 
   private giveBack({ bookings }: JointBooking, verb: 'cancel' | 'refund'): Answer<Async, number> {
     const given = all(bookings, ({ ask, booking }) => ask.limiter.giveBack(ask.key, booking, verb))
-    return answerOf(
+    return asAnswer(
       this.async,
       andThen(given, given => Math.max(...given)),
     )

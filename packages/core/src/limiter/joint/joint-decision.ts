@@ -2,22 +2,22 @@ import type { Policy } from '../../algorithms/algorithm.js'
 import { Decision, type DecisionFigures, type Gauge } from '../../algorithms/decision.js'
 import { isBlocked } from '../../store/blocked.js'
 
-/** What one of several limiters says to an ask. */
+/** The decision of one of several limiters. */
 export interface DecisionPart {
   /** The limiter's name. */
   readonly limiter: string
-  /** What it advertises. */
+  /** The limiter's policy. */
   readonly policy: Policy
   readonly key: string
-  /** What was asked of it. */
+  /** How many permits were asked for. */
   readonly cost: number
-  /** Its own decision; when another part refuses, what it would have granted. */
+  /** The limiter's own decision. If only other limiters refused, it is a grant, but no permits were taken. */
   readonly decision: Decision
 }
 
 /**
- * The decision of several limiters, all or none. It is allowed when every part is; its waits are the longest, and its
- * figures those of the tightest part.
+ * The decision of several limiters, all or none. It is allowed if every part is. Its waits are the longest of the parts,
+ * its other figures those of the part with the least left.
  *
  * @example
  * const decision = tryAcquireAll([{ limiter: perSecond, key: 'ann' }, { limiter: perDay, key: 'ann' }])
@@ -67,6 +67,11 @@ export class JointDecision extends Decision {
   }
 }
 
+/** Whether a decision is one of several limiters, also of another copy of this package, or a reservation of one. */
+export function isJoint(decision: Decision): decision is JointDecision {
+  return (decision as Partial<JointDecision>).parts !== undefined
+}
+
 function longest(parts: readonly DecisionPart[], of: (decision: Decision) => number): number {
   return parts.reduce((most, { decision }) => Math.max(most, of(decision)), 0)
 }
@@ -95,7 +100,7 @@ class JointGauge implements Gauge {
     return this.least(({ balance }) => balance)
   }
 
-  /** The parts with the least left have to grow; one that is full never does. */
+  /** Until the parts with the least left have one more; 0 if one of them is full. */
   refillAfterUs(): number {
     const remaining = this.remaining()
     const tightest = this.parts.filter(({ decision }) => decision.remaining === remaining)

@@ -1,17 +1,17 @@
 import type { Policy } from '../../algorithms/algorithm.js'
 import type { Decision } from '../../algorithms/decision.js'
-import { invalid } from '../../shared/errors.js'
 import type { Limiter } from '../limiter.js'
-import { LedgerLimiter, type Terms } from '../limiter-class.js'
+import { type AlgorithmInfo, LedgerLimiter } from '../limiter-class.js'
+import { limiterOf } from '../limiter-of.js'
 import { type JointAsk, JointLedger, noteJointly } from './decide-all.js'
-import { JointDecision } from './joint-decision.js'
+import { isJoint } from './joint-decision.js'
 
 /** A limiter made of limiters. */
 export class JointLimiter extends LedgerLimiter<boolean> {
-  readonly members: readonly LedgerLimiter<boolean>[]
+  override readonly members: readonly LedgerLimiter<boolean>[]
   private readonly asksOf: (key: string, cost: number) => readonly JointAsk[]
 
-  /** `asksOf` says what an ask of this limiter means for each member. */
+  /** `asksOf` returns what a call of this limiter asks of each member. */
   constructor(
     members: readonly LedgerLimiter<boolean>[],
     asksOf: (key: string, cost: number) => readonly JointAsk[],
@@ -19,7 +19,7 @@ export class JointLimiter extends LedgerLimiter<boolean> {
     const [first] = members as readonly [LedgerLimiter<boolean>]
     super({
       name: [...new Set(members.map(({ name }) => name))].join('+'),
-      terms: new JointTerms(members),
+      algorithm: new Combination(members),
       ledger: new JointLedger(
         members.some(({ ledger }) => ledger.async),
         asksOf,
@@ -39,32 +39,32 @@ export class JointLimiter extends LedgerLimiter<boolean> {
     return super.isClosed || this.members.some(({ isClosed }) => isClosed)
   }
 
-  override noted<D extends Decision>(key: string, cost: number, decision: D): D {
-    this.noteMembers(key, cost, decision)
-    return super.noted(key, cost, decision)
+  override record<D extends Decision>(key: string, cost: number, decision: D): D {
+    this.recordMembers(key, cost, decision)
+    return super.record(key, cost, decision)
   }
 
-  /** Its members count and tell of what they have granted or refused. */
-  protected noteMembers(key: string, cost: number, decision: Decision): void {
-    if (decision instanceof JointDecision) noteJointly(this.asksOf(key, cost), decision)
+  /** The members count and publish what they have granted or refused. */
+  protected recordMembers(key: string, cost: number, decision: Decision): void {
+    if (isJoint(decision)) noteJointly(this.asksOf(key, cost), decision)
   }
 
   protected override standing(key: string, change: 1 | -1): void {
     for (const ask of this.asksOf(key, 1)) ask.limiter.countSharing(ask.key, change)
   }
 
-  /** A member does not count those who wait in other rooms than its own, and yet they are no more than its bounds. */
+  /** A member's room does not count the calls that wait here, but together they must not exceed its bounds. */
   protected override isCrowded(key: string): boolean {
     return this.asksOf(key, 1).some(ask => ask.limiter.isShared(ask.key))
   }
 
-  /** What changes a member concerns who waits here. */
+  /** A change of a member has to reach the calls that wait here. */
   protected override occupied(isOccupied: boolean): void {
     for (const member of this.members) member.share(this.waitingRoom, isOccupied)
   }
 }
 
-/** The line of those who wait for the same asks; it is none that anybody has made, and tells nothing of itself. */
+/** The waiting calls of `acquireAll` for the same asks. It is not a limiter of the user, and publishes nothing of its own. */
 export class JointLine extends JointLimiter {
   private readonly onOccupied: (isOccupied: boolean) => void
 
@@ -76,8 +76,8 @@ export class JointLine extends JointLimiter {
     this.onOccupied = onOccupied
   }
 
-  override noted<D extends Decision>(key: string, cost: number, decision: D): D {
-    this.noteMembers(key, cost, decision)
+  override record<D extends Decision>(key: string, cost: number, decision: D): D {
+    this.recordMembers(key, cost, decision)
     return decision
   }
 
@@ -87,24 +87,13 @@ export class JointLine extends JointLimiter {
   }
 }
 
-/** The limiters that a combination is made of; any other limiter is its own only member. */
+/** The limiters that a combination is made of; the limiter itself if it is not a combination. */
 export function membersOf(limiter: Limiter): readonly LedgerLimiter<boolean>[] {
-  return limiter instanceof JointLimiter ? limiter.members : [ours(limiter)]
+  const checked = limiterOf(limiter)
+  return checked.members.length > 0 ? checked.members : [checked]
 }
 
-/** A limiter, if it is one of ours; others cannot do what goes past the verbs. */
-export function ours(limiter: Limiter): LedgerLimiter<boolean> {
-  if (limiter instanceof LedgerLimiter) return limiter
-  throw invalid(
-    TypeError,
-    'limiter',
-    'a limiter of createLimiter or combine',
-    limiter,
-    'SLUICE_INVALID_LIMITER',
-  )
-}
-
-class JointTerms implements Terms {
+class Combination implements AlgorithmInfo {
   readonly name = 'combination'
   readonly bookable = false
   private readonly members: readonly LedgerLimiter<boolean>[]

@@ -1,18 +1,16 @@
+import { cycleConstants } from '@sluice/core/store'
 import type { Twin } from '../twin.js'
 
 /*
- * Terms: limit, period, offset, then
- *
- *     4 origin
- *
- * Lanes: the number of the cycle that was decided in last, plus one, and the balance then.
+ * Parameters: limit, period, offset, and 4 origin. Lanes: the number of the cycle of the last grant, plus one, and the balance
+ * after it.
  */
 export const cycleTwin: Twin = {
   name: 'cycle',
   args: 3,
   lanes: '2',
   hasWholeFigures: true,
-  constants: ([, periodUs = 0, offsetUs = 0]) => [offsetUs === 0 ? 0 : offsetUs - periodUs],
+  constants: cycleConstants,
   step: `
 local function cycleAt(a, s, now)
   return max(floor((now - a[4]) / a[2]), s[1] - 1)
@@ -32,7 +30,7 @@ local function cyclesUntil(a, cost, balance)
   return ceil((cost - balance) / a[1])
 end
 
-local function untilPatient(a, number, balance, now, cost, maxWait)
+local function retryAfter(a, number, balance, now, cost, maxWait)
   local before = startOf(a, number + cyclesUntil(a, cost, balance)) - maxWait
   if cost <= a[1] then return before - now end
   local cappedIn = number + max(0, floor((a[1] - balance) / a[1])) + 1
@@ -51,7 +49,7 @@ local function step(a, s, now, cost, maxWait, commit)
     if a[1] == 0 or now + wait > LATEST then
       wait, retry = huge, huge
     elseif wait > maxWait then
-      retry = untilPatient(a, number, balance, now, cost, maxWait)
+      retry = retryAfter(a, number, balance, now, cost, maxWait)
       if cost > a[1] then wait = huge end
     end
   end

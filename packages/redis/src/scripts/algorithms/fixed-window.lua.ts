@@ -1,7 +1,8 @@
 import type { Twin } from '../twin.js'
 
 /*
- * Terms: limit, window, and 1 where windows are aligned to the epoch. Lanes: the start of the window, what was used in it.
+ * Parameters: limit, window, and 1 if windows are aligned to the epoch. Lanes: the start of the window, and the permits used
+ * in it.
  */
 export const fixedWindowTwin: Twin = {
   name: 'fixed-window',

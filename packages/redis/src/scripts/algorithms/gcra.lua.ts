@@ -1,57 +1,41 @@
 import { BIGINT } from '../parts/bigint.lua.js'
 
 /*
- * What `tokenBucket` and `leakyBucket` share; see exact-line.ts of core. Their terms are limit, window, a third arg, and
+ * What `tokenBucket` and `leakyBucket` share; see gcra.ts of core. Their parameters are limit, window, a third arg, and
  *
- *     4 denominator   5 units   6 interval   7 its part   8 depth   9 its part   10 at once
+ *     4 denominator   5 interval in units   6 interval in us   7 its part   8 depth in us   9 its part   10 permits at once
  *
- * all of which are missing for a limit of 0. Lanes 1 and 2 are the end of the line; lane 1 is negative while it is cut.
+ * A limit of 0 has the args only. Lanes 1 and 2 are the end of the line; lane 1 is negative while the line is cut.
  */
-export function exactLine(limit: number, windowUs: number, atOnce: number): number[] {
-  const shared = greatestCommonDivisor(limit, windowUs)
-  const denominator = limit / shared
-  const intervalUnits = windowUs / shared
-  const intervalUs = Math.floor(intervalUnits / denominator)
-  const intervalPart = intervalUnits - intervalUs * denominator
-  const carry = Math.floor((atOnce * intervalPart) / denominator)
-  const depthUs = atOnce * intervalUs + carry
-  const depthPart = atOnce * intervalPart - carry * denominator
-  return [denominator, intervalUnits, intervalUs, intervalPart, depthUs, depthPart, atOnce]
-}
 
-function greatestCommonDivisor(a: number, b: number): number {
-  while (b > 0) [a, b] = [b, a % b]
-  return a
-}
-
-/** In `step`: where the line, which ends at `ends` and `part`, would end after the ask. */
-export const EXACT_LINE_ASK = `
-  local newEnds = ends + cost * a[6]
+/** Inside `step`: where the line, which ends at `lineEnd` and `part`, would end after a grant. */
+export const GCRA_NEW_END = `
+  local newEnd = lineEnd + cost * a[6]
   local newPart = part + cost * a[7]
   if newPart >= a[4] then
     local carry = floor(newPart / a[4])
-    newEnds = newEnds + carry
+    newEnd = newEnd + carry
     newPart = newPart - carry * a[4]
   end
-  if cost == 0 then return 0, 0, ends - now, part end
+  if cost == 0 then return 0, 0, lineEnd - now, part end
 `
 
-/** What goes with `step`. */
-export const EXACT_LINE_STEP = `
+/** Goes with `step`. */
+export const GCRA_RESTS_AT = `
 local function restsAt(a, s)
-  if not a[4] then return closedRestsAt(s) end
+  if not a[4] then return zeroLimitRestsAt(s) end
   return abs(s[1]) + (s[2] == 0 and 0 or 1)
 end
 `
 
-export const EXACT_LINE_SHIFT = `
+export const GCRA_SHIFT = `
 local function shift(a, s, by)
   if a[4] then s[1] = s[1] < 0 and s[1] + by or s[1] - by end
 end
 `
 
-/** In units of 1 / denominator microseconds. Balances are permits / scale, and nothing for a key at rest. */
-const EXACT_LINE = `${BIGINT}
+/** Exact arithmetic, in units of 1 / denominator microseconds. */
+const GCRA_UNITS = `${BIGINT}
 local function units(a, us, part)
   return add(mul(big(us), big(a[4])), big(part))
 end
@@ -75,7 +59,8 @@ local function isCut(s)
 end
 `
 
-export const EXACT_LINE_ADOPT = `${EXACT_LINE}
+/** `balanceOf` returns the fraction permits / scale, or nil for a key at rest. */
+export const GCRA_ADOPT = `${GCRA_UNITS}
 local function balanceOf(a, s, now)
   if not a[4] then
     if s[1] == -1 then return big(s[2]), big(1) end
@@ -106,7 +91,7 @@ local function adopt(a, s, now, before)
 end
 `
 
-export const EXACT_LINE_GIVE_BACK = `
+export const GCRA_GIVE_BACK = `
 local function giveBackAtEnd(a, s, now, wanted, cuts)
   local at = endOf(a, s)
   local given = larger(smaller(wanted, sub(at, units(a, now, 0))), big(0))

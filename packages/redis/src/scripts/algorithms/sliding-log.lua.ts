@@ -1,47 +1,51 @@
 import type { Twin } from '../twin.js'
 
 /*
- * A log lies in one string: ten doubles, and a run of two doubles (time, permits) for each time at which something was
- * granted. The ten are
+ * A log is stored in one string: a head of ten doubles, and a run of two doubles (time, permits) for each instant at which
+ * permits were granted. The head is
  *
- *     permits of all runs held   time of the newest run   time from which runs count   number of the oldest run held
- *     number after the newest one   what is to be added to the times of runs   birth   limit, window, maxBytes
+ *     permits        of all runs                          count      the number after that of the newest run
+ *     newest         the time of the newest run           base       is added to the times of runs
+ *     countsFrom     runs before this time do not count   created    when the key was created
+ *     first          the number of the oldest run         limit, window, maxBytes (which has no effect here)
  *
- * Runs are read in chunks, from the oldest on, so that a decision over a long log reads little of it. A grant writes its run
- * behind the newest, and the head; what lies before the oldest run held, or behind the newest, is dropped by writing the
- * log anew once it is more than half of the string. A short log is written anew each time, by one SET.
+ * Runs are read in chunks from the oldest on, so a decision reads little of a long log. A grant appends its run and writes
+ * the head. Runs before `first` and from `count` on are waste; the log is rewritten once more than half of it is waste. A
+ * short log is rewritten each time, by one SET. A log without permits has no key.
  *
- * A log without permits is none, and has no key; so the birth of a key is that of its log. A run is known by its time as
- * written, which does not change when the clock has jumped and all times are moved. There is no `maxBytes` here.
+ * A run is identified by its time as written, which stays the same when the clock jumps back: only `base` changes then.
+ *
+ *     isLog         whether a value looks like a log and not like what another program wrote
+ *     readChunk     reads the chunk of a run; chunks get longer while runs are read in order
+ *     runAt         returns the time as written, and the permits
  */
-const OPEN = `
+const READ = `
 local HEAD, RUN, SHORT, CHUNK, LONGEST_CHUNK = 80, 16, 59, 32, 1024
 
 local function empty(s)
-  s.permits, s.newest, s.countsFrom, s.first, s.count, s.base, s.birth = 0, 0, 0, 0, 0, 0, 0
-  s.slots, s.changed, s.written = 0, {}, 0
+  s.permits, s.newest, s.countsFrom, s.first, s.count, s.base, s.created = 0, 0, 0, 0, 0, 0, 0
+  s.stored, s.changed, s.written = 0, {}, 0
 end
 
--- What another has written there is no log, unless it looks like one.
 local function isLog(s, length)
   return s.permits > 0 and s.first >= 0 and s.first < s.count and HEAD + RUN * min(s.count, SHORT) <= length
     and s.first == floor(s.first) and s.count == floor(s.count)
 end
 
-local function open(key, penaltyKey, a)
+local function readState(key, penaltyKey, a)
   local penalty = redis.call('MGET', penaltyKey)[1]
   local s = {key = key}
   empty(s)
   local found = redis.pcall('GETRANGE', key, 0, HEAD + RUN * SHORT - 1)
   if type(found) ~= 'string' or #found < HEAD + RUN then return s, penalty end
   local limit, window, maxBytes
-  s.permits, s.newest, s.countsFrom, s.first, s.count, s.base, s.birth, limit, window, maxBytes =
+  s.permits, s.newest, s.countsFrom, s.first, s.count, s.base, s.created, limit, window, maxBytes =
     struct.unpack('<dddddddddd', found)
   if not isLog(s, #found) then
     empty(s)
     return s, penalty
   end
-  s.slots = s.count
+  s.stored = s.count
   s.written = s.newest + s.base
   s.args = {limit, window, maxBytes}
   if limit ~= a[1] or window ~= a[2] then s.isStale = true end
@@ -49,8 +53,7 @@ local function open(key, penaltyKey, a)
   return s, penalty
 end
 
--- Reads the chunk that a run is in: a longer one each time when runs are read one after the other.
-local function read(s, i)
+local function readChunk(s, i)
   local after = s.chunkFrom + floor(#s.chunk / RUN)
   local goesOn = i == after or i == s.chunkFrom - 1
   local size = goesOn and min(2 * s.chunkSize, LONGEST_CHUNK) or CHUNK
@@ -60,13 +63,12 @@ local function read(s, i)
   s.numbers = goesOn and {struct.unpack('<' .. string.rep('dd', #chunk / RUN), chunk)} or nil
 end
 
--- Time as written, and permits.
-local function run(s, i)
+local function runAt(s, i)
   local changed = s.changed[i]
   if changed then return changed[1], changed[2] end
   local at = i - s.chunkFrom
   if at < 0 or RUN * (at + 1) > #s.chunk then
-    read(s, i)
+    readChunk(s, i)
     at = i - s.chunkFrom
   end
   local numbers = s.numbers
@@ -75,7 +77,7 @@ local function run(s, i)
 end
 `
 
-const PARTS = `
+const FIELDS = `
 local function argsOf(a, s)
   return s.args
 end
@@ -87,15 +89,14 @@ end
 
 const SAVE = `
 local function headOf(a, s, first, count)
-  return struct.pack('<dddddddddd', s.permits, s.newest, s.countsFrom, first, count, s.base, s.birth, a[1], a[2], a[3])
+  return struct.pack('<dddddddddd', s.permits, s.newest, s.countsFrom, first, count, s.base, s.created, a[1], a[2], a[3])
 end
 
--- The runs held, as they are by now.
 local function runsOf(s)
   local runs = ''
-  if s.slots > SHORT then
+  if s.stored > SHORT then
     runs = redis.call('GETRANGE', s.key, HEAD + RUN * s.first, HEAD + RUN * s.count - 1)
-  elseif s.slots > 0 then
+  elseif s.stored > 0 then
     runs = string.sub(s.chunk, HEAD + RUN * s.first + 1, HEAD + RUN * s.count)
   end
   for i, changed in pairs(s.changed) do
@@ -107,14 +108,14 @@ local function runsOf(s)
   return runs
 end
 
-local function save(key, a, s, now, ttl)
+local function saveState(key, a, s, now, ttl)
   if s.permits == 0 then
     redis.call('DEL', key)
     return
   end
-  if s.birth == 0 then s.birth = time() end
+  if s.created == 0 then s.created = serverTime() end
   local held = s.count - s.first
-  if s.slots <= SHORT or 2 * held < s.slots then
+  if s.stored <= SHORT or 2 * held < s.stored then
     redis.call('SET', key, headOf(a, s, 0, held) .. runsOf(s), 'PX', ttl)
     return
   end
@@ -132,25 +133,25 @@ export const slidingLogTwin: Twin = {
   lanes: '1',
   hasWholeFigures: true,
   constants: () => [],
-  access: { open: OPEN, save: SAVE, parts: PARTS },
+  storage: { read: READ, save: SAVE, fields: FIELDS },
+  // `findOldest` sets s.oldest, the oldest run that counts, and s.used, the permits that count.
   step: `
-local function deadUntil(a, s, at)
+local function expiredUntil(a, s, at)
   return max(at - a[2], s.countsFrom - 1)
 end
 
--- Finds the oldest run that counts, and how many permits count.
-local function look(a, s, at)
-  local dead = deadUntil(a, s, at) - s.base
+local function findOldest(a, s, at)
+  local expired = expiredUntil(a, s, at) - s.base
   local i, used = s.first, s.permits
-  if s.count == 0 or s.newest <= dead then
+  if s.count == 0 or s.newest <= expired then
     s.oldest, s.used = nil, 0
     return
   end
-  local written, permits = run(s, i)
-  while written <= dead do
+  local written, permits = runAt(s, i)
+  while written <= expired do
     used = used - permits
     i = i + 1
-    written, permits = run(s, i)
+    written, permits = runAt(s, i)
   end
   s.oldest, s.used = i, used
 end
@@ -158,7 +159,7 @@ end
 local function freesAt(a, s, permits)
   local missing = permits
   for i = s.oldest, s.count - 1 do
-    local written, held = run(s, i)
+    local written, held = runAt(s, i)
     missing = missing - held
     if missing <= 0 then return written + s.base + a[2] end
   end
@@ -175,7 +176,7 @@ end
 local function append(s, at, permits)
   local written = at - s.base
   if s.count > 0 and s.newest == written then
-    local _, held = run(s, s.count - 1)
+    local _, held = runAt(s, s.count - 1)
     s.changed[s.count - 1] = {written, held + permits}
   else
     s.changed[s.count] = {written, permits}
@@ -187,7 +188,7 @@ end
 
 local function step(a, s, now, cost, maxWait, commit)
   local at = max(now, s.newest + s.base)
-  look(a, s, at)
+  findOldest(a, s, at)
   if cost > 0 and s.used + cost > a[1] then
     local wait = cost > a[1] and huge or freesAt(a, s, s.used + cost - a[1]) - now
     return wait, wait, figures(a, s, now)
@@ -216,12 +217,13 @@ end
 `,
   adopt: `
 local function adopt(a, s, now, before)
-  s.countsFrom = deadUntil(before, s, max(now, s.newest + s.base)) + 1
+  s.countsFrom = expiredUntil(before, s, max(now, s.newest + s.base)) + 1
 end
 `,
+  // `shrinkRun` takes permits out of a run. `findRun` returns the number of the run with a time as written, or nil.
   giveBack: `
-local function take(s, i, wanted)
-  local written, held = run(s, i)
+local function shrinkRun(s, i, wanted)
+  local written, held = runAt(s, i)
   local given = min(wanted, held)
   s.permits = s.permits - given
   if s.permits == 0 then
@@ -229,22 +231,21 @@ local function take(s, i, wanted)
     return given
   end
   s.changed[i] = {written, held - given}
-  local newest, permits = run(s, s.count - 1)
+  local newest, permits = runAt(s, s.count - 1)
   while permits == 0 do
     s.count = s.count - 1
     s.changed[s.count] = nil
-    newest, permits = run(s, s.count - 1)
+    newest, permits = runAt(s, s.count - 1)
   end
   s.newest = newest
   return given
 end
 
--- The number of the run that was written at a time, if it is held.
-local function find(s, written)
+local function findRun(s, written)
   local low, high = s.first, s.count - 1
   while low <= high do
     local middle = floor((low + high) / 2)
-    local found = run(s, middle)
+    local found = runAt(s, middle)
     if found == written then return middle end
     if found < written then low = middle + 1 else high = middle - 1 end
   end
@@ -252,14 +253,14 @@ local function find(s, written)
 end
 
 local function refund(a, s, now, permits, b)
-  local dead = deadUntil(a, s, max(now, s.newest + s.base)) - s.base
+  local expired = expiredUntil(a, s, max(now, s.newest + s.base)) - s.base
   if b then
-    local place = b.mark[1] > dead and find(s, b.mark[1])
-    return place and take(s, place, permits) or 0
+    local place = b.mark[1] > expired and findRun(s, b.mark[1])
+    return place and shrinkRun(s, place, permits) or 0
   end
   local given = 0
-  while given < permits and s.count > 0 and s.newest > dead do
-    given = given + take(s, s.count - 1, permits - given)
+  while given < permits and s.count > 0 and s.newest > expired do
+    given = given + shrinkRun(s, s.count - 1, permits - given)
   end
   return given
 end

@@ -1,11 +1,9 @@
+import { slidingWindowConstants } from '@sluice/core/store'
 import type { Twin } from '../twin.js'
 
 /*
- * Terms: limit, window, slices, then
- *
- *     4 the length of a slice   5 segments
- *
- * Lanes: a ring of segments, (permits, time of the newest grant) each.
+ * Parameters: limit, window, slices, 4 the length of a slice, and 5 the number of segments. Lanes: a ring of segments, each one
+ * permits and the time of their newest grant.
  */
 export const slidingWindowTwin: Twin = {
   name: 'sliding-window',
@@ -13,7 +11,7 @@ export const slidingWindowTwin: Twin = {
   lanes: '2 * (a[3] + 1)',
   hasWholeFigures: true,
   variant: ([, , slices]) => (slices === 10 ? '' : `.${slices}`),
-  constants: ([, windowUs = 0, slices = 0]) => [Math.ceil(windowUs / slices), slices + 1],
+  constants: slidingWindowConstants,
   step: `
 local function segmentAt(a, at)
   local slice = floor(at / a[4])
@@ -80,10 +78,10 @@ local function restsAt(a, s)
   end
   return rest
 end
-
--- Places anew what still counts by a window, moved back; what comes to lie in one slice becomes one segment.`,
+`,
+  // `rearrange` keeps the segments that still count in a window, and moves them back. Those in one slice become one segment.
   shift: `
-local function replace(a, s, at, window, by)
+local function rearrange(a, s, at, window, by)
   local kept = {}
   for i = 1, 2 * a[5], 2 do
     if s[i + 1] + window > at then kept[#kept + 1] = {s[i], s[i + 1] - by} end
@@ -97,7 +95,7 @@ local function replace(a, s, at, window, by)
 end
 
 local function shift(a, s, by)
-  replace(a, s, newestOf(a, s), a[2], by)
+  rearrange(a, s, newestOf(a, s), a[2], by)
 end
 `,
   adopt: `
@@ -105,7 +103,7 @@ local function adopt(a, s, now, before)
   if before[3] ~= a[3] then
     for i = 1, #s do s[i] = 0 end
   else
-    replace(a, s, max(now, newestOf(a, s)), min(before[2], a[2]), 0)
+    rearrange(a, s, max(now, newestOf(a, s)), min(before[2], a[2]), 0)
   end
 end
 `,

@@ -1,3 +1,4 @@
+import { smoothWarmingUpConstants } from '@sluice/core/store'
 import type { Twin } from '../twin.js'
 import {
   SMOOTH_ADOPT,
@@ -5,25 +6,16 @@ import {
   SMOOTH_SHARE,
   SMOOTH_SHIFT,
   SMOOTH_STEP,
-  smoothTerms,
+  smoothParameters,
 } from './smooth.lua.js'
 
-/** Its own terms are 9 threshold and 10 slope. */
+/** Its own parameters are 9 threshold and 10 slope. */
 export const smoothWarmingUpTwin: Twin = {
   name: 'smooth-warming-up',
   args: 4,
   lanes: '5',
-  constants([limit = 0, windowUs = 0, warmupUs = 0, coldFactor = 0]) {
-    if (limit === 0) return []
-    const intervalUs = windowUs / limit
-    const coldUs = intervalUs * coldFactor
-    const threshold = (0.5 * warmupUs) / intervalUs
-    const maxStored = threshold + (2 * warmupUs) / (intervalUs + coldUs)
-    const slopeUs = warmupUs === 0 ? 0 : (coldUs - intervalUs) / (maxStored - threshold)
-    const storeUs = warmupUs === 0 ? 0 : warmupUs / maxStored
-    return [intervalUs, maxStored, storeUs, maxStored, threshold, slopeUs]
-  },
-  step: `${smoothTerms(4)}
+  constants: smoothWarmingUpConstants,
+  step: `${smoothParameters(4)}
 local function spendingUs(a, stored, spent)
   local interval, slope = a[INTERVAL], a[10]
   local above = stored - a[9]
@@ -47,14 +39,14 @@ ${SMOOTH_ADOPT}`,
   giveBack: `${SMOOTH_SHARE}
 local function refund(a, s, now, permits, b)
   if not a[INTERVAL] then return 0 end
-  local owed = s[1] - now
+  local debt = s[1] - now
   if b then
-    if someoneIsBehind(s, now, b) then return 0 end
-    return giveShare(a, s, b.act, b.cost, b.mark, permits / b.cost, min(b.mark[1] - now, owed))
+    if hasLaterBooking(s, now, b) then return 0 end
+    return giveBackShare(a, s, b.act, b.cost, b.mark, permits / b.cost, min(b.mark[1] - now, debt))
   end
   local cost = s[5]
-  if cost == 0 or someoneWaits(s, now) then return 0 end
-  return min(permits, giveShare(a, s, s[4], cost, {unpack(s, 1, 5)}, min(1, permits / cost), owed))
+  if cost == 0 or hasWaiter(s, now) then return 0 end
+  return min(permits, giveBackShare(a, s, s[4], cost, {unpack(s, 1, 5)}, min(1, permits / cost), debt))
 end
 ${SMOOTH_CANCEL}`,
 }

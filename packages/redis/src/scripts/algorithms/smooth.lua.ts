@@ -1,20 +1,21 @@
 /*
- * What `smoothBursty` and `smoothWarmingUp` share; see smooth.ts of core. Behind their args lie
+ * What `smoothBursty` and `smoothWarmingUp` share; see smooth.ts of core, also for the lanes. Their parameters after the args
+ * are
  *
- *     INTERVAL   MAX_STORED   STORE (storeUs)   FRESH (permits stored of a key never seen)
+ *     INTERVAL   MAX_STORED   STORE (idle time that stores a permit)   FRESH (permits stored for a key never seen)
  *
- * and what only one of them has; all of it is missing for a limit of 0. Lanes are those of core. A key never seen is
- * idle since ever: no limiter of any process has begun.
+ * and then those that only one of them has. A limit of 0 has the args only. A key never seen has been idle since the epoch,
+ * because the processes have no common start.
  */
 
-/** Names for the places of the terms. */
-export function smoothTerms(args: number): string {
+/** Names for the places of the parameters. */
+export function smoothParameters(args: number): string {
   return `
 local INTERVAL, MAX_STORED, STORE, FRESH = ${args + 1}, ${args + 2}, ${args + 3}, ${args + 4}
 `
 }
 
-/** What goes with `spendingUs(a, stored, spent)`. */
+/** Goes after `spendingUs(a, stored, spent)`. */
 export const SMOOTH_STEP = `
 local function storedAfter(a, stored, idle)
   if idle <= 0 or a[MAX_STORED] == 0 then return min(stored, a[MAX_STORED]) end
@@ -30,7 +31,7 @@ local function idleUntil(a, stored, target)
 end
 
 local function step(a, s, now, cost, maxWait, commit)
-  if not a[INTERVAL] then return closed(cost) end
+  if not a[INTERVAL] then return zeroLimitStep(cost) end
   local free, stored = s[1], s[2]
   if free == 0 then free, stored = min(0, now), a[FRESH] end
   local wait = max(free - now, 0)
@@ -38,18 +39,18 @@ local function step(a, s, now, cost, maxWait, commit)
   local available = storedAfter(a, stored, now - free)
   local spent = min(cost, available)
   local costs = spendingUs(a, available, spent) + floor((cost - spent) * a[INTERVAL])
-  local goes = now + wait
-  if goes + costs > LATEST then return huge, huge, free - now, stored end
+  local grantAt = now + wait
+  if grantAt + costs > LATEST then return huge, huge, free - now, stored end
   if wait > maxWait then return wait, wait - maxWait, free - now, stored end
   if commit then
-    free, stored = goes + costs, available - spent
-    s[1], s[2], s[3], s[4], s[5] = free, stored, spent, goes, cost
+    free, stored = grantAt + costs, available - spent
+    s[1], s[2], s[3], s[4], s[5] = free, stored, spent, grantAt, cost
   end
   return wait, 0, free - now, stored
 end
 
 local function restsAt(a, s)
-  if not a[INTERVAL] then return closedRestsAt(s) end
+  if not a[INTERVAL] then return zeroLimitRestsAt(s) end
   if s[1] == 0 then return 0 end
   return max(s[1] + idleUntil(a, s[2], a[MAX_STORED]), idleUntil(a, a[FRESH], a[MAX_STORED]))
 end
@@ -63,7 +64,7 @@ local function shift(a, s, by)
 end
 `
 
-/** What goes with `storedFor(a, balance)` and `permitsIn(stored)`. */
+/** Goes after `storedFor(a, balance)` and `permitsIn(stored)`. */
 export const SMOOTH_ADOPT = `
 local function balanceOf(a, s, now)
   if not a[INTERVAL] then
@@ -96,9 +97,9 @@ local function adopt(a, s, now, before)
 end
 `
 
-/** What goes before `refund`. */
+/** Goes before `refund`. */
 export const SMOOTH_SHARE = `
-local function giveShare(a, s, act, cost, mark, wanted, most)
+local function giveBackShare(a, s, act, cost, mark, wanted, most)
   local costs = mark[1] - act
   if most <= 0 or costs <= 0 then return 0 end
   local share = min(wanted, most / costs)
@@ -110,21 +111,21 @@ local function giveShare(a, s, act, cost, mark, wanted, most)
   return cost * share
 end
 
-local function someoneWaits(s, now)
+local function hasWaiter(s, now)
   return s[4] > now
 end
 
-local function someoneIsBehind(s, now, b)
-  return someoneWaits(s, now) and s[1] > b.mark[1]
+local function hasLaterBooking(s, now, b)
+  return hasWaiter(s, now) and s[1] > b.mark[1]
 end
 `
 
-/** What goes after `refund`. */
+/** Goes after `refund`. */
 export const SMOOTH_CANCEL = `
 local function cancel(a, s, now, b)
   if not a[INTERVAL] or now > b.act then return 0 end
   if now == b.act then return refund(a, s, now, b.cost, b) end
-  if someoneIsBehind(s, now, b) then return 0 end
-  return giveShare(a, s, b.act, b.cost, b.mark, 1, s[1] - now)
+  if hasLaterBooking(s, now, b) then return 0 end
+  return giveBackShare(a, s, b.act, b.cost, b.mark, 1, s[1] - now)
 end
 `

@@ -1,6 +1,6 @@
 import type { Twin } from '../twin.js'
 
-/** Keeps no state: all there is to look for is whether the key is blocked. */
+/** Stores no state. A key can be blocked all the same. */
 export const unlimitedTwin: Twin = {
   name: 'unlimited',
   args: 0,
@@ -33,17 +33,17 @@ local function cancel()
   return 0
 end
 `,
-  access: {
-    open: `
-local function open(key, penaltyKey)
-  return {birth = 0, written = 0}, redis.call('MGET', penaltyKey)[1]
+  storage: {
+    read: `
+local function readState(key, penaltyKey)
+  return {created = 0, written = 0}, redis.call('MGET', penaltyKey)[1]
 end
 `,
     save: `
-local function save()
+local function saveState()
 end
 `,
-    parts: `
+    fields: `
 local function argsOf()
   return {}
 end

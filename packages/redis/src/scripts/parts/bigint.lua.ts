@@ -1,8 +1,10 @@
 /*
- * Whole numbers of any size in Lua, for what core does with bigints: exact where a double is not. A number is a sign and
- * limbs of 24 bits, the least first; it is made of whole doubles and comes back as one.
+ * Integers of any size in Lua, where core uses bigints. An integer is a sign and limbs of 24 bits, the lowest first.
  *
- *     big(x)  add(x, y)  sub(x, y)  mul(x, y)  divmod(x, y)  less(x, y)  toDouble(x)
+ *     big(double)   toDouble(x)   add(x, y)   sub(x, y)   mul(x, y)   divmod(x, y)   less(x, y)   smaller(x, y)   larger(x, y)
+ *
+ * `divmod` truncates towards 0, as bigints do. It works bit by bit, because it is rare. `toDouble` goes through hexadecimal
+ * digits, because a sum of many limbs would round more than once.
  */
 export const BIGINT = `
 local LIMB = 16777216
@@ -24,12 +26,12 @@ local function big(double)
   return x
 end
 
-local function compareSizes(x, y)
-  if #x ~= #y then return #x < #y and -1 or 1 end
+local function isAtLeast(x, y)
+  if #x ~= #y then return #x > #y end
   for i = #x, 1, -1 do
-    if x[i] ~= y[i] then return x[i] < y[i] and -1 or 1 end
+    if x[i] ~= y[i] then return x[i] > y[i] end
   end
-  return 0
+  return true
 end
 
 local function addSizes(x, y)
@@ -53,34 +55,26 @@ local function subSizes(x, y)
   return trimmed(rest)
 end
 
-local function negated(x)
-  local y = {negative = #x > 0 and not x.negative}
-  for i = 1, #x do y[i] = x[i] end
-  return y
-end
-
 local function add(x, y)
   local sum
   if x.negative == y.negative then
     sum = addSizes(x, y)
-    sum.negative = x.negative
-  elseif compareSizes(x, y) >= 0 then
-    sum = subSizes(x, y)
-    sum.negative = x.negative
   else
-    sum = subSizes(y, x)
-    sum.negative = y.negative
+    if not isAtLeast(x, y) then x, y = y, x end
+    sum = subSizes(x, y)
   end
+  sum.negative = x.negative
   return trimmed(sum)
 end
 
 local function sub(x, y)
-  return add(x, negated(y))
+  local opposite = {unpack(y)}
+  opposite.negative = not y.negative
+  return add(x, opposite)
 end
 
 local function less(x, y)
-  local rest = sub(x, y)
-  return rest.negative
+  return sub(x, y).negative
 end
 
 local function mul(x, y)
@@ -98,7 +92,6 @@ local function mul(x, y)
   return trimmed(product)
 end
 
--- Truncates towards 0, as bigints do; bit by bit, because it is rare.
 local function divmod(x, y)
   local quotient, rest = {negative = x.negative ~= y.negative}, {negative = false}
   for i = #x, 1, -1 do
@@ -110,7 +103,7 @@ local function divmod(x, y)
         left = left - bit
         rest = addSizes(rest, {1})
       end
-      if compareSizes(rest, y) >= 0 then
+      if isAtLeast(rest, y) then
         rest = subSizes(rest, y)
         limb = limb + bit
       end
@@ -122,16 +115,10 @@ local function divmod(x, y)
   return trimmed(quotient), trimmed(rest)
 end
 
--- As text, because a sum over more than three limbs would be rounded more than once.
 local function toDouble(x)
-  local double = 0
-  if #x > 3 then
-    local digits = {}
-    for i = #x, 1, -1 do digits[#digits + 1] = string.format('%06x', x[i]) end
-    double = tonumber('0x' .. table.concat(digits) .. 'p0')
-  else
-    for i = #x, 1, -1 do double = double * LIMB + x[i] end
-  end
+  local digits = {'0x0'}
+  for i = #x, 1, -1 do digits[#digits + 1] = string.format('%06x', x[i]) end
+  local double = tonumber(table.concat(digits) .. 'p0')
   return x.negative and -double or double
 end
 

@@ -1,43 +1,45 @@
 import type { Twin } from '../twin.js'
 
 /*
- * Where a state lies: in one string, its lanes, the birth of the key, when it was written and under which args, as doubles, and
- * a byte that marks it as ours. One MGET reads it together with what is held against the key (penalty.lua.ts), to which a
- * value of another type is none; and what has not the length and the mark of a state is none either, and is written over by
- * the next grant.
+ * How the state of a key is stored: one string of doubles, and a mark. The doubles are the lanes, when the key was created,
+ * when it was last written, and the args it was written under. The mark is a byte that no UTF-8 text contains. A value of
+ * another type, length or mark counts as no state, and the next grant replaces it.
  *
- * `open` returns the state, with s.birth and s.written (0 for a key never seen), and s.isStale when `argsOf` are not those of
- * the ask; and the penalty. `save` writes it, for so many milliseconds. `lanesOf` is what a booking keeps.
+ *     readState(key, penaltyKey, a)     returns the state and the string of the penalty, by one MGET. The state has s.created
+ *                                       and s.written (0 for a key never seen), and s.isStale if its args are not those of a
+ *     saveState(key, a, s, now, ttl)    ttl in milliseconds
+ *     argsOf(a, s)                      the args that the state was written under
+ *     lanesOf(a, s)                     what a booking keeps of the state
  */
 
-export function openOf(twin: Twin): string {
-  if (twin.access !== undefined) return twin.access.open
+export function readState(twin: Twin): string {
+  if (twin.storage !== undefined) return twin.storage.read
   const { args, lanes } = twin
   return `
-local function open(key, penaltyKey, a)
+local function readState(key, penaltyKey, a)
   local found = redis.call('MGET', key, penaltyKey)
   local value, n, s = found[1], ${lanes}, {}
   if value and ${isState('value', args)} then
     s = {struct.unpack(${formatOf(twin)}, value)}
-    s.birth, s.written = s[n + 1], s[n + 2]
-    if ${differ(args)} then s.isStale = true end
+    s.created, s.written = s[n + 1], s[n + 2]
+    if ${argsDiffer(args)} then s.isStale = true end
   else
     for i = 1, n do s[i] = 0 end
-    s.birth, s.written = 0, 0
+    s.created, s.written = 0, 0
   end
   return s, found[2]
 end
 `
 }
 
-export function saveOf(twin: Twin): string {
-  if (twin.access !== undefined) return twin.access.save
+export function saveState(twin: Twin): string {
+  if (twin.storage !== undefined) return twin.storage.save
   const { args, lanes } = twin
   return `
-local function save(key, a, s, now, ttl)
+local function saveState(key, a, s, now, ttl)
   local n = ${lanes}
-  if s.birth == 0 then s.birth = time() end
-  s[n + 1], s[n + 2] = s.birth, now
+  if s.created == 0 then s.created = serverTime() end
+  s[n + 1], s[n + 2] = s.created, now
   for i = 1, ${args} do s[n + 2 + i] = a[i] end
   s[n + ${args + 3}] = ${MARK}
   redis.call('SET', key, struct.pack(${formatOf(twin)}, unpack(s, 1, n + ${args + 3})), 'PX', ttl)
@@ -45,8 +47,9 @@ end
 `
 }
 
-export function partsOf(twin: Twin): string {
-  if (twin.access !== undefined) return twin.access.parts
+/** `argsOf` and `lanesOf`. */
+export function stateFields(twin: Twin): string {
+  if (twin.storage !== undefined) return twin.storage.fields
   const { args, lanes } = twin
   return `
 local function argsOf(a, s)
@@ -59,7 +62,7 @@ end
 `
 }
 
-/** The format of a state, which is a text where the number of lanes is one. */
+/** A Lua expression for the format of a state of n lanes: a constant if n is one. */
 export function formatOf({ args, lanes }: Twin): string {
   const count = Number(lanes)
   return Number.isNaN(count)
@@ -67,24 +70,15 @@ export function formatOf({ args, lanes }: Twin): string {
     : `'<${'d'.repeat(count + args + 2)}B'`
 }
 
-/** Whether a value has the length of a state of n lanes, and the mark. */
+/** A Lua condition: a value has the length of a state of n lanes, and the mark. */
 export function isState(value: string, args: number): string {
   return `#${value} == 8 * n + ${8 * (args + 2) + 1} and string.byte(${value}, -1) == ${MARK}`
 }
 
-/** Not in a text of UTF-8. */
 export const MARK = 0xf5
 
-export function differ(args: number): string {
+/** A Lua condition: the args of a state of n lanes are not those of a. */
+export function argsDiffer(args: number): string {
   const places = Array.from({ length: args }, (_, index) => index + 1)
   return places.map(place => `s[n + ${2 + place}] ~= a[${place}]`).join(' or ')
 }
-
-/** The reply for a state that the script cannot read as it is, after `partsOf`. */
-export const WHOLE = `
-local function wholeReply(a, s)
-  local reply = {'whole'}
-  for _, arg in ipairs(argsOf(a, s)) do reply[#reply + 1] = string.format('%.17g', arg) end
-  return reply
-end
-`

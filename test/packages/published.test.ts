@@ -1,0 +1,46 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core'
+import { publint } from 'publint'
+import { formatMessage } from 'publint/utils'
+import { describe, expect, inject, test } from 'vitest'
+import { run } from '../support/process.js'
+
+/*
+ * The tarballs of the packages, looked at by the tools that package authors use.
+ */
+
+const { consumer, tarballs } = inject('installed')
+/** Ways to find modules that an ES module is not for; `require` takes it, and types.test.ts checks the types there. */
+const OTHER_WAYS = ['node10', 'node16-cjs']
+
+describe.each(Object.entries(tarballs))('the published %s', (name, tarball) => {
+  test('has no problem that publint reports', async () => {
+    const { buffer } = new Uint8Array(await readFile(tarball))
+    const { messages, pkg } = await publint({ pack: { tarball: buffer }, level: 'warning', strict: true })
+    expect(messages.map(message => formatMessage(message, pkg ?? {}))).toEqual([])
+  })
+
+  test('has types that arethetypeswrong resolves', async () => {
+    const checked = await checkPackage(createPackageFromTarballData(await readFile(tarball)))
+    if (checked.types === false) throw new Error('there are no types')
+    const isOurs = (problem: object) =>
+      !('resolutionKind' in problem && OTHER_WAYS.includes(problem.resolutionKind as string))
+    expect(checked.problems.filter(isOurs)).toEqual([])
+  })
+
+  test('has a licence, and neither build state nor a version that only the workspace knows', async () => {
+    const files = await run('tar', ['-tzf', tarball], consumer)
+    expect(files).toMatch(/package\/LICENSE/)
+    expect(files).not.toMatch(/tsbuildinfo/)
+    const manifest = await readFile(join(consumer, 'node_modules', name, 'package.json'), 'utf8')
+    expect(manifest).not.toMatch(/workspace:|src\/index\.ts/)
+  })
+})
+
+test('the published @sluice/core has no dependency', async () => {
+  const manifest = JSON.parse(
+    await readFile(join(consumer, 'node_modules/@sluice/core/package.json'), 'utf8'),
+  )
+  expect(manifest.dependencies ?? {}).toEqual({})
+})
