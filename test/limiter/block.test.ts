@@ -22,6 +22,7 @@ import {
 import { type ManualClock, manualClock } from '@sluice/core/testing'
 import fc from 'fast-check'
 import { describe, expect, expectTypeOf, test } from 'vitest'
+import { strike } from '../../packages/core/src/limiter/internal-verbs.js'
 import type { LedgerLimiter } from '../../packages/core/src/limiter/limiter-class.js'
 import type { Ladder } from '../../packages/core/src/store/store.js'
 import { ALGORITHMS } from '../support/algorithms.js'
@@ -882,7 +883,7 @@ describe('a ladder of refusals', () => {
     limiter.tryAcquire('ann')
     const blocks = heard('sluice:block')
     const wait = outcome(limiter.acquire('ann'), clock)
-    expect(strikerOf(limiter).strike('ann', LADDER)).toBe(60_000_000)
+    expect(strikeOn(limiter, LADDER)).toBe(60_000_000)
     expect(blocks).toEqual([{ limiter: 'hourly', key: 'ann', forMs: 60_000 }])
     expectBlocked((await wait).error)
   })
@@ -890,21 +891,21 @@ describe('a ladder of refusals', () => {
   test('tells nothing of a refusal that does not block', () => {
     const limiter = createLimiter(unlimited(), { clock: manualClock() })
     const blocks = heard('sluice:block')
-    expect(strikerOf(limiter).strike('ann', { ...LADDER, after: 2 })).toBe(0)
+    expect(strikeOn(limiter, { ...LADDER, after: 2 })).toBe(0)
     expect(blocks).toEqual([])
   })
 
   test('of an asynchronous store answers a promise', async () => {
     const store = asynchronous(memoryStore())
     const limiter = createLimiter(unlimited(), { clock: manualClock(), store, onStoreError: 'allow' })
-    expect(await strikerOf(limiter).strike('ann', LADDER)).toBe(60_000_000)
+    expect(await strikeOn(limiter, LADDER)).toBe(60_000_000)
     store.failWith(new Error('the store is down'))
-    expect(await strikerOf(limiter).strike('ann', LADDER)).toBe(0)
+    expect(await strikeOn(limiter, LADDER)).toBe(0)
   })
 
   test('is one of each limiter of a combination', () => {
     const { perSecond, perDay, both } = combined()
-    expect(strikerOf(both).strike('ann', LADDER)).toBe(60_000_000)
+    expect(strikeOn(both, LADDER)).toBe(60_000_000)
     for (const limiter of [perSecond, perDay, both])
       expect(limiter.peek('ann')).toMatchObject({ ...BLOCKED, retryAfterMs: 60_000 })
   })
@@ -918,7 +919,7 @@ describe('a ladder of refusals', () => {
     const both = combine(member, createLimiter(unlimited(), { name: 'free', clock }))
     member.tryAcquire('ann')
     const wait = outcome(member.acquire('ann'), clock)
-    strikerOf(both).strike('ann', LADDER)
+    strikeOn(both, LADDER)
     await nextTick()
     clock.advance('1h')
     const { settledAfterMs, error } = await wait
@@ -947,9 +948,9 @@ function several(clock: ManualClock): Limiter<false> {
   )
 }
 
-/** The verb for those who count refusals, which is not one of the public ones. */
-function strikerOf<Async extends boolean>(limiter: Limiter<Async>): Pick<LedgerLimiter<Async>, 'strike'> {
-  return limiter as unknown as LedgerLimiter<Async>
+/** Counts a refusal, as HTTP does: no verb of the interface `Limiter`. */
+function strikeOn<Async extends boolean>(limiter: Limiter<Async>, ladder: Ladder) {
+  return strike(limiter as unknown as LedgerLimiter<Async>, 'ann', ladder)
 }
 
 function expectBlocked(error: unknown): void {
