@@ -16,7 +16,7 @@ async function statusFor(url: string, forwardedFor?: string, localAddress = '127
   })
 }
 
-test('clients are told apart by the word of the proxies', async () => {
+test('each client that the proxy forwards has a limit of its own', async () => {
   await withServer(async url => {
     for (const client of ['203.0.113.1', '203.0.113.2', '2001:db8::1', '2001:db8:1::1', undefined]) {
       expect(await statusFor(url, client)).toBe(200)
@@ -25,7 +25,7 @@ test('clients are told apart by the word of the proxies', async () => {
   }, LIMIT_OF_ONE)
 })
 
-test('what a client has put into the header itself does not help', async () => {
+test('a forged X-Forwarded-For does not get a client another limit', async () => {
   await withServer(async url => {
     expect(await statusFor(url, '203.0.113.1')).toBe(200)
     for (const forged of [
@@ -52,7 +52,7 @@ test('a network is denied, and the address in it that monitors is not limited', 
   }, LIMIT_OF_ONE)
 })
 
-test('who is denied is not told to come back', async () => {
+test('a denied client gets no Retry-After and no RateLimit fields', async () => {
   await withServer(async url => {
     const answer = await fetch(url, { headers: { 'X-Forwarded-For': '198.51.100.1' } })
     expect(answer.status).toBe(429)
@@ -63,7 +63,7 @@ test('who is denied is not told to come back', async () => {
 
 // Elsewhere the loopback interface has one address only.
 describe.runIf(process.platform === 'linux')('with clients of other addresses than the proxy', () => {
-  test('they are told apart, and their own headers do not help', async () => {
+  test('each has a limit of its own, and a forged header does not change it', async () => {
     await withServer(async url => {
       expect(await statusFor(url, undefined, '127.0.0.2')).toBe(200)
       expect(await statusFor(url, undefined, '127.0.0.2')).toBe(429)

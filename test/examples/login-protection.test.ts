@@ -26,7 +26,7 @@ async function oneByOne<T>(count: number, act: () => Promise<T>): Promise<T[]> {
 
 const statuses = (answers: readonly Response[]) => answers.map(({ status }) => status)
 
-test('who guesses is blocked, and the owner still logs in from elsewhere', async () => {
+test('an attacker who guesses is blocked, and the owner still logs in from elsewhere', async () => {
   await withServer(async url => {
     const guesses = await oneByOne(9, () => login(url, ATTACKER, 'ann'))
     expect(statuses(guesses)).toEqual([401, 401, 401, 401, 401, 429, 429, 429, 429])
@@ -52,7 +52,7 @@ test('guesses that are all sent at once are counted too, and the owner still log
   })
 })
 
-test('who tries many accounts from one address is blocked there, for longer than the limit says', async () => {
+test('an address that tries many accounts is blocked, for longer than its limit', async () => {
   await withServer(async url => {
     const guesses: Response[] = []
     for (let number = 0; number < 15; number++) {
@@ -117,7 +117,7 @@ test('an account that does not exist is answered and limited like one that does'
   })
 })
 
-test('what is no account is a bad request, which counts for the address', async () => {
+test('an invalid account name is a bad request, and counts for the address', async () => {
   await withServer(async url => {
     const bad = [undefined, '', ' ', 17, { toString: 'ann' }, 'a'.repeat(255)]
     for (const account of bad) expect((await login(url, HOME, account)).status).toBe(400)

@@ -87,7 +87,7 @@ describe.each(servers)('on $name', server => {
     ({ limit, window, clock, ...options }) as Limit
 
   describe('an allowed request', () => {
-    it('reaches the handler and says what is left', async () => {
+    it('reaches the handler, with RateLimit fields', async () => {
       const server = await serve({ app: [limit(100, '1m')] })
       const response = await request(server.url).get('').expect(200, { ok: true })
       expect(fields(response)).toEqual({
@@ -200,7 +200,7 @@ describe.each(servers)('on $name', server => {
       expect(fields(response).limit).toBe('"a\\"b\\\\c";r=0')
     })
 
-    it('holds nothing of the client', async () => {
+    it('contains neither the key nor the address of the client', async () => {
       const server = await serve({ app: [limit(1, '1m', { key: () => 'ann@example.org' })] })
       await request(server.url).get('').expect(200)
       const response = await request(server.url).get('').expect(429)
@@ -620,7 +620,7 @@ describe.each(servers)('on $name', server => {
       expect(fields(await request(server.url).get('')).policy).toBe('"default";q=5;w=10')
     })
 
-    it('is shared by whoever is given it', async () => {
+    it('is shared by all apps that are given it', async () => {
       const { limiter } = watched(2)
       const one = await serve({ app: [{ limiter }] })
       const other = await serve({ route: [{ limiter }] })
@@ -800,7 +800,7 @@ describe.each(servers)('on $name', server => {
       rates.map(([limit, window, name]) => createLimiter(tokenBucket({ limit, window }), { name, clock }))
 
     // unkeyed/unkey#1995
-    it('charges none of them when one refuses, and lists them all', async () => {
+    it('takes no permit from any when one refuses, and lists them all', async () => {
       const [first, second] = both([100, '1m', 'p1'], [2, '1m', 'p2']) as [Limiter<false>, Limiter<false>]
       const server = await serve({ app: [{ limiter: combine(first, second), key: () => 'ann' }] })
       const statuses: number[] = []
@@ -826,7 +826,7 @@ describe.each(servers)('on $name', server => {
     })
   })
 
-  describe('a limiter that a request meets twice', () => {
+  describe('a limiter that a request passes twice', () => {
     // express-rate-limit/express-rate-limit#395
     it('counts once, and adds its fields once', async () => {
       const { limiter } = watched(4)
@@ -941,7 +941,7 @@ describe.each(servers)('on $name', server => {
   })
 
   describe('the decision', () => {
-    it('is left where users of the framework look', async () => {
+    it('is left on the request', async () => {
       const decisions: (Decision | undefined)[] = []
       const server = await serve({
         app: [limit(3, '1m')],

@@ -78,7 +78,7 @@ describe.each([
     await ask('/a').expect(429)
   })
 
-  it('a limiter that is met twice on the way through mounted apps counts once', async () => {
+  it('a limiter that a request passes twice in mounted apps counts once', async () => {
     const limiter = limiterOf(9)
     const { ask } = await serve(app => {
       const [outer, inner] = [framework(), framework()]

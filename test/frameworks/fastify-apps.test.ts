@@ -44,7 +44,7 @@ describe('on fastify', () => {
     expect(await statuses(app, '/none', 2)).toEqual([404, 404])
   })
 
-  it('setNotFoundHandler with a limit in a hook of its own limits what is not found alone', async () => {
+  it('setNotFoundHandler with a limit in its own hook limits only requests that match no route', async () => {
     const app = make()
     await app.register(rateLimit, { limiter: () => null })
     app.setNotFoundHandler({ preHandler: app.rateLimit(limit(1)) }, (_request, reply) => {
@@ -141,7 +141,7 @@ describe('on fastify', () => {
     expect(await statuses(app, '/', 2, { headers: { 'x-user': 'bob' } })).toEqual([200, 429])
   })
 
-  it('routes declared before a plugin that nobody awaits have limits and their own', async () => {
+  it('routes declared before a plugin that is not awaited have its limits or their own', async () => {
     const app = make()
     app.get('/own', { config: { rateLimit: limit(2) } }, ok)
     app.get('/off', { config: { rateLimit: false } }, ok)
@@ -178,7 +178,7 @@ describe('on fastify', () => {
     expect(errors).toMatchObject([{ statusCode: 429, code: 'SLUICE_RATE_LIMITED' }])
   })
 
-  it("setErrorHandler of a context hears of its limit's refusals", async () => {
+  it('setErrorHandler of a context gets the refusals of its limit', async () => {
     const app = make()
     app.setErrorHandler((_error, _request, reply) => reply.send('outer'))
     app.register(
@@ -249,7 +249,7 @@ describe('on fastify', () => {
     expect(headers).not.toHaveProperty('ratelimit')
   })
 
-  it('trustProxy says who the client is', async () => {
+  it('trustProxy decides which address is the client', async () => {
     const limiter = limiterOf(9)
     const app = make({ trustProxy: 'loopback' })
     app.get('/', limitRoute({ limiter })(ok))

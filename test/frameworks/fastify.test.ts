@@ -326,7 +326,7 @@ describe('routes declared before the plugin', () => {
     expect(await statuses(await early({ rateLimit: limit(-1) }), '/', 2)).toEqual([500, 500])
   })
 
-  it('have their own limits when nobody awaits the plugin', async () => {
+  it('have their own limits when the plugin is not awaited', async () => {
     const app = make()
     app.register(rateLimit, limit(0))
     app.get('/', own(limit(1)), ok)

@@ -95,7 +95,7 @@ describe.each(onHttp2)('over HTTP/2, on %s', (_, listenerOf) => {
     await until(() => expect(endings.slice(2)).toMatchObject([{ aborted: true }]))
   })
 
-  it('a stream that is reset while it is held gives its permit back', async () => {
+  it('a stream that is reset while it waits gets its permit back', async () => {
     const limiter = limiterOf(1)
     const { ask, open } = await serve({ limiter, maxWait: '60s' } as Options)
     expect(await ask()).toMatchObject({ status: 200 })
@@ -116,7 +116,7 @@ describe.each(onHttp2)('over HTTP/2, on %s', (_, listenerOf) => {
   })
 })
 
-it('over HTTP/2, on fastify, what is counted after is counted once', async () => {
+it("over HTTP/2, on fastify, count: 'after' counts a request once", async () => {
   const limiter = limiterOf(9)
   const app = fastify({ http2: true })
   closing.push(() => app.close())

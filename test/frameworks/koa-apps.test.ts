@@ -94,7 +94,7 @@ describe.each([
     await ask('/v1/users/bob').expect(429)
   })
 
-  it('router.param is the place to find who it is', async () => {
+  it('a key sees what router.param has found', async () => {
     const router = new KoaRouter()
     router.param('user', (id, ctx, next) => {
       ctx.state.user = { id: `user-${id}` }
@@ -141,14 +141,14 @@ describe.each([
     expect(decisions).toMatchObject([{ remaining: 1 }, { remaining: 1 }])
   })
 
-  it('an error of the app has the fields, and is heard of once', async () => {
+  it('an error of the app has the fields, and is reported once', async () => {
     const { ask, errors } = await serve(rateLimit(limit(5)), ctx => ctx.throw(502, 'upstream'))
     await ask('/').expect(502).expect('RateLimit', '"default";r=4;t=48')
     expect(errors).toHaveLength(1)
     expect(errors).toMatchObject([{ status: 502 }])
   })
 
-  it('a refusal that is thrown is heard of by app.on("error"), as an HttpError that is exposed', async () => {
+  it('app.on("error") gets a thrown refusal, as an HttpError that is exposed', async () => {
     const { ask, errors } = await serve(rateLimit(limit(0, { throws: true })), ok)
     await ask('/').expect(429, 'Quota Exceeded')
     expect(errors).toMatchObject([

@@ -76,7 +76,7 @@ describe.each([
     )
 
     it.runIf(name === 'express4' && when !== 'at once')(
-      'the error handler hears of what a handler rejects with',
+      'the error handler gets what a handler rejects with',
       async () => {
         const { app, errors } = appOf(limitRoute(guard())(async () => fail(teapot())))
         expect(await answerOf(app)).toMatchObject({ status: 418 })
@@ -151,7 +151,7 @@ describe.each([
     expect(limiter.peek('127.0.0.1').remaining).toBe(8)
   })
 
-  it('limits nest, and all of them are told of', async () => {
+  it('limits nest, and the fields list all of them', async () => {
     const handler = limitRoute(limit(5, { name: 'outer' }))(
       limitRoute(limit(1, { name: 'inner' }))((req, res) => void res.json(req.rateLimit?.remaining)),
     )

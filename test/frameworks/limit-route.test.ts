@@ -279,7 +279,7 @@ describe.each(every)('on %s, %s', (_, __, framework, use) => {
       await ask(site).expect(200)
     })
 
-    it('leaves the decision where the handler looks', async () => {
+    it('leaves the decision on the request', async () => {
       const site = await serve({ limit: limit(3, { key }), handle: decision => decision?.remaining })
       expect((await ask(site)).text).toBe('2')
       expect((await ask(site)).text).toBe('1')
@@ -293,7 +293,7 @@ describe.each(every)('on %s, %s', (_, __, framework, use) => {
       expect(site.handled).toEqual([])
     })
 
-    it('throws a refusal, if it is to', async () => {
+    it('throws a refusal, with throws: true', async () => {
       const site = await serve({ limit: limit(1, { key, throws: true }) })
       await ask(site).expect(200)
       await ask(site).expect(429).expect('Retry-After', '60').expect('RateLimit', '"default";r=0;t=60')
@@ -303,7 +303,7 @@ describe.each(every)('on %s, %s', (_, __, framework, use) => {
       expect(site.handled).toEqual(['/'])
     })
 
-    it('hands on what onRefused throws, as an error of ours', async () => {
+    it('passes what onRefused throws to the error handling', async () => {
       const failure = new Error('no answer')
       const onRefused = () => {
         throw failure
@@ -315,7 +315,7 @@ describe.each(every)('on %s, %s', (_, __, framework, use) => {
       expect(site.handled).toEqual([])
     })
 
-    it('holds a request until its permit is there', async () => {
+    it('makes a request wait for its permit', async () => {
       const site = await serve({ limit: limit(1, { key, maxWait: '60s' }) })
       await ask(site).expect(200)
       const held = ask(site).expect(200).then()
@@ -326,7 +326,7 @@ describe.each(every)('on %s, %s', (_, __, framework, use) => {
       expect(site.handled).toEqual(['/', '/'])
     })
 
-    it('never runs the handler of a client that hangs up while it is held', async () => {
+    it('never runs the handler of a client that disconnects while it waits', async () => {
       const limiter = createLimiter(tokenBucket({ limit: 1, window: '1m' }), { clock })
       const site = await serve({ limit: { limiter, key, maxWait: '60s' } as Options })
       await ask(site).expect(200)
@@ -346,7 +346,7 @@ describe.each(every)('on %s, %s', (_, __, framework, use) => {
   it.each([
     ['thrown', () => fail(noUser)],
     ['rejected', async () => fail(noUser)],
-  ])('hands on what a key has %s, and does not run', async (_, key) => {
+  ])('passes what a key has %s to the error handling, and does not run', async (_, key) => {
     const site = await serve({ limit: limit(1, { key }) })
     await ask(site).expect(500)
     expect(site.errors).toEqual([noUser])
@@ -357,21 +357,21 @@ describe.each(every)('on %s, %s', (_, __, framework, use) => {
   it.each([
     ['thrown', () => fail(undefined)],
     ['rejected', async () => fail(undefined)],
-  ])('takes nothing at all, %s, for an error', async (_, key) => {
+  ])('reports a key that has %s undefined as an error', async (_, key) => {
     const site = await serve({ limit: limit(1, { key }) })
     await ask(site).expect(500)
     expect(site.errors).toMatchObject([{ code: 'SLUICE_CALLBACK_FAILED' }])
     expect(site.handled).toEqual([])
   })
 
-  it('leaves a request alone that has no key', async () => {
+  it('does not limit a request without a key', async () => {
     const site = await serve({ limit: limit(0, { key: () => null }), handle: decision => decision ?? 'none' })
     const { text, headers } = await ask(site).expect(200)
     expect(text).toContain('none')
     expect(headers).not.toHaveProperty('ratelimit')
   })
 
-  it('refuses while a store has failed, if it is to', async () => {
+  it("answers 503 while the store fails, with onStoreError 'refuse'", async () => {
     const store = asynchronous(memoryStore())
     const site = await serve({ limit: limit(1, { name: 'stored', store, onStoreError: 'refuse' }) })
     store.failWith(new Error('down'))
@@ -387,7 +387,7 @@ describe.each(every)('on %s, %s', (_, __, framework, use) => {
     expect(site.handled).toEqual(['/a', '/b'])
   })
 
-  it('counts together what one limit is put around', async () => {
+  it('counts the handlers of one limit together', async () => {
     const site = await serve({ limit: limit(2), paths: ['/a', '/b'] })
     await ask(site, '/a').expect(200)
     await ask(site, '/b').expect(200)
@@ -396,7 +396,7 @@ describe.each(every)('on %s, %s', (_, __, framework, use) => {
     expect(site.handled).toEqual(['/a', '/b'])
   })
 
-  it('counts together what shares a limiter', async () => {
+  it('counts handlers that share a limiter together', async () => {
     const limiter = createLimiter(tokenBucket({ limit: 2, window: '1m' }), { clock })
     const shared = () => ({ limiter }) as Options
     const site = await serve({ limit: shared(), paths: ['/a'] }, { limit: shared(), paths: ['/b'] })
@@ -417,7 +417,7 @@ describe.each(every)('on %s, %s', (_, __, framework, use) => {
     expect(site.handled).toEqual(['/'])
   })
 
-  it.runIf(framework !== nodeFramework)('counts what has failed only, after the handler', async () => {
+  it.runIf(framework !== nodeFramework)("counts only failed requests, with count: 'after'", async () => {
     let status = 200
     const site = await serve({
       limit: limit(1, { count: 'after', refund: { ifSuccessful: true } }),
@@ -487,7 +487,7 @@ describe.each(
     expect(() => limiting(...args)).toThrow(misused)
   })
 
-  it('is told of by itself in the message', () => {
+  it('is named in the error message', () => {
     expect(() => limitRoute(limit(1))(undefined as never)).toThrow(/^limitRoute: expected a handler/)
   })
 

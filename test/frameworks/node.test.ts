@@ -101,7 +101,7 @@ describe('on node:http', () => {
     ])
   })
 
-  it('trustedProxies say who the client is', async () => {
+  it('trustedProxies decide which address is the client', async () => {
     const limiter = limiterOf(9)
     const handler = limitRoute({ limiter, trustedProxies: ['127.0.0.0/8', '10.0.0.0/8'] })(ok)
     const url = await listening(createServer(handler))

@@ -28,7 +28,7 @@ describe.each(servers)('on $name', server => {
     const listed = (options: Partial<Limit>, app: App = {}) =>
       serve({ before: peerOfHeader, app: [{ limit: 1, window: '1m', clock, ...options } as Limit], ...app })
 
-    /** What becomes of clients of an address. */
+    /** Whether clients of an address are allowed, limited or denied. */
     async function fateOf(server: RunningServer, address: string) {
       const [first, second] = [await from(server, address), await from(server, address)]
       if (first.status === 429) return 'denied'
@@ -78,7 +78,7 @@ describe.each(servers)('on $name', server => {
       expect(server.errors).toEqual([])
     })
 
-    it('refuse with 429 and no hope, without any figure', async () => {
+    it('refuse with 429, without Retry-After or RateLimit fields', async () => {
       const server = await listed({ deny: ['10.0.0.0/8'] })
       const denied = await from(server, '10.0.0.1').expect(429)
       expect(fields(denied)).toEqual(NO_FIELDS)
@@ -90,7 +90,7 @@ describe.each(servers)('on $name', server => {
       expect(server.handled).toBe(0)
     })
 
-    it('let pass without fields and uncounted, whatever the key and the limiter are', async () => {
+    it('let a request pass without fields and without counting it, whatever the key and the limiter are', async () => {
       const limiter = bucket(0, '1m')
       let keys = 0
       const key = () => {
@@ -113,13 +113,13 @@ describe.each(servers)('on $name', server => {
         ['a limiter of null', { limiter: () => null }],
         ['policies', { policies: [{ limit: 9, window: '1m', key: () => null }] }],
       ] as [string, Limit][]),
-    )('refuse whatever else is said: %s', async (_, limit) => {
+    )('refuse although another option lets the request pass: %s', async (_, limit) => {
       const server = await listed({}, { app: [{ ...limit, deny: ['10.0.0.0/8'] }] })
       await from(server, '10.0.0.1').expect(429)
       await from(server, '11.0.0.1').expect(200)
     })
 
-    it('go by the client that trusted proxies tell of, and by no other header', async () => {
+    it('apply to the client address that a trusted proxy forwards, and ignore the header of any other peer', async () => {
       const lists = { allow: ['198.51.100.7'], deny: ['198.51.100.8'] }
       const forwarded = (server: RunningServer, peer: string, client: string) =>
         from(server, peer).set('X-Forwarded-For', client)
@@ -130,7 +130,7 @@ describe.each(servers)('on $name', server => {
       await forwarded(server, '192.0.2.1', '198.51.100.7').expect(429)
     })
 
-    it('tell onDecision and onRefused, and take the status and the body of the route', async () => {
+    it('call onDecision and onRefused, and answer with the status and body of the route', async () => {
       const outcomes: Outcome[] = []
       const refusals: Refusal[] = []
       const server = await listed({
@@ -160,7 +160,7 @@ describe.each(servers)('on $name', server => {
       ])
     })
 
-    it('leave the answer to onRefused, and the decision where users of the framework look', async () => {
+    it('let onRefused answer, and leave the decision on the request', async () => {
       let decision: Decision | undefined
       const server = await listed({
         deny: ['10.0.0.0/8'],
@@ -173,7 +173,7 @@ describe.each(servers)('on $name', server => {
       expect(decision).toMatchObject({ allowed: false, code: 'SLUICE_BLOCKED' })
     })
 
-    it('on a dry run tell, and let pass', async () => {
+    it('in a dry run call onDecision and let the request pass', async () => {
       const outcomes: Outcome[] = []
       const server = await listed({
         deny: ['10.0.0.0/8'],
@@ -188,7 +188,7 @@ describe.each(servers)('on $name', server => {
     })
 
     it.each(['none', '/run/app.sock', 'unknown'])(
-      'do not hold a client without an address (%s)',
+      'do not apply to a client without an address (%s)',
       async address => {
         const lists = { allow: ['0.0.0.0/0', '::/0'], deny: ['0.0.0.0/0', '::/0'] }
         const server = await listed({ ...lists, key: () => 'ann' })
@@ -224,7 +224,7 @@ describe.each(servers)('on $name', server => {
           ].map(list => [option, list] as const),
         ),
       ),
-    )('%s %j is an error when it is made', async (option, list) => {
+    )('%s %j throws at construction', async (option, list) => {
       await expect(starting({ [option]: list })).rejects.toMatchObject({
         code: 'SLUICE_INVALID_OPTION',
         option,

@@ -30,7 +30,7 @@ describe.each(servers)('on $name', server => {
   const { serve, limited, starting } = perUserOn(server)
 
   describe('a block', () => {
-    it('begins with the refusal that is one too many, which says so', async () => {
+    it('begins with the refusal that reaches `after`, whose answer is that of the block', async () => {
       const decisions: Decision[] = []
       const server = await limited({
         block: { after: 3, for: '1m' },
@@ -58,7 +58,7 @@ describe.each(servers)('on $name', server => {
       expect(server.errors).toEqual([])
     })
 
-    it('refuses until exactly the time it has told, however often it is asked', async () => {
+    it('ends exactly after its Retry-After, however many requests come meanwhile', async () => {
       const server = await limited({ block: { after: 1, for: '1m' } })
       await ask(server).expect(200)
       await ask(server).expect(429).expect('Retry-After', '60')
@@ -72,7 +72,7 @@ describe.each(servers)('on $name', server => {
       expect(server.handled).toBe(2)
     })
 
-    it('that is shorter than the wait for a permit says the longer of them', async () => {
+    it('that is shorter than the wait for a permit sends the longer wait', async () => {
       const server = await limited({ window: '1h', block: { after: 2, for: '1m' } } as Partial<Limit>)
       await ask(server).expect(200)
       for (const problem of [EXCEEDED, ABNORMAL]) {
@@ -85,7 +85,7 @@ describe.each(servers)('on $name', server => {
       await ask(server).expect(200)
     })
 
-    it('is of one key, and leaves others alone', async () => {
+    it('applies to one key and to no other', async () => {
       const server = await limited({ block: { after: 1, for: '1m' } })
       for (const status of [200, 429]) await ask(server).expect(status)
       clock.advance('30s')
@@ -93,7 +93,7 @@ describe.each(servers)('on $name', server => {
       expect(fields(await ask(server, 'bob').expect(200)).limit).toBe('"default";r=0;t=10')
     })
 
-    it('climbs a ladder, whose last step repeats and which is forgotten after the longest one', async () => {
+    it('grows by the list of durations, repeats the last one, and starts again after the longest one', async () => {
       const server = await limited({ block: { after: 2, for: ['1m', '5m', '2m'] } })
       const offend = async () => {
         await ask(server).expect(200)
@@ -111,7 +111,7 @@ describe.each(servers)('on $name', server => {
       expect(await offend()).toBe('60')
     })
 
-    it('is not brought about by refusals that lie too far apart', async () => {
+    it('does not begin when the refusals are too far apart', async () => {
       const server = await limited({ block: { after: 2, for: '20s' } })
       for (let round = 0; round < 4; round++) {
         await ask(server).expect(200)
@@ -120,7 +120,7 @@ describe.each(servers)('on $name', server => {
       }
     })
 
-    it('is of the policy that refuses, and holds up none beside it', async () => {
+    it('applies to the policy that refuses and not to the other policies', async () => {
       const [login, all] = [bucket(1, '10s', 'login'), bucket(3, '1m', 'all')]
       const policies = [{ limiter: login }, { limiter: all }]
       const server = await serve({ app: [{ policies, key: user, block: { after: 2, for: '1m' } }] })
@@ -133,7 +133,7 @@ describe.each(servers)('on $name', server => {
       await isRefusedFor(server, 60)
     })
 
-    it('is by the ladder of each policy, or by that beside them', async () => {
+    it('uses the block of each policy, or else the block of the route', async () => {
       const [strict, usual, none] = [
         bucket(1, '10s', 'strict'),
         bucket(1, '10s', 'usual'),
@@ -165,7 +165,7 @@ describe.each(servers)('on $name', server => {
       await isRefusedFor(server, 240)
     })
 
-    it('of a combination is of the member that refuses', async () => {
+    it('of combined limiters applies to the member that refuses', async () => {
       const [second, day] = [bucket(1, '1s', 'second'), bucket(9, '1d', 'day')]
       const server = await serve({
         app: [{ limiter: combine(second, day), key: user, block: { after: 1, for: '1m' } }],
@@ -178,7 +178,7 @@ describe.each(servers)('on $name', server => {
       expect(day.peek('ann').remaining).toBe(7)
     })
 
-    it('of a hidden policy is told without naming it', async () => {
+    it('of a hidden policy is answered without the name of the policy', async () => {
       const policies = [
         { name: 'own', limit: 9, window: '1m', clock },
         { name: 'secret', limit: 1, window: '10s', clock, hidden: true, block: { after: 1, for: '1m' } },
@@ -191,7 +191,7 @@ describe.each(servers)('on $name', server => {
       expect(JSON.stringify([blocked.headers, blocked.text])).not.toContain('secret')
     })
 
-    it('is laid on and lifted by hand', async () => {
+    it('begins with limiter.block and ends with limiter.unblock', async () => {
       const limiter = bucket(5, '1m')
       const server = await serve({ app: [{ limiter, key: user }] })
       limiter.block('ann', '5m')
@@ -206,7 +206,7 @@ describe.each(servers)('on $name', server => {
       expect(fields(await ask(server).expect(200)).limit).toBe('"default";r=3;t=36')
     })
 
-    it('of a ladder is lifted by hand, and the ladder with it', async () => {
+    it('ends with limiter.unblock, after which the durations start again', async () => {
       const limiter = bucket(1, '10s')
       const server = await serve({ app: [{ limiter, key: user, block: { after: 1, for: ['1m', '1h'] } }] })
       await ask(server).expect(200)
@@ -221,7 +221,7 @@ describe.each(servers)('on $name', server => {
       await ask(server).expect(429).expect('Retry-After', '3600')
     })
 
-    it('refuses who is held, at once', async () => {
+    it('refuses a waiting request at once', async () => {
       const limiter = bucket(1, '10s')
       const server = await serve({ app: [{ limiter, key: user, maxWait: '30s' }] })
       await ask(server).expect(200)
@@ -236,7 +236,7 @@ describe.each(servers)('on $name', server => {
       expect(server.handled).toBe(2)
     })
 
-    it('that refusals of other waits bring about refuses who is held as well', async () => {
+    it('refuses waiting requests too when another refusal starts it', async () => {
       const limiter = bucket(1, '10s')
       const block = { after: 1, for: '2m' } as const
       const server = await serve({ app: [{ limiter, key: user, maxWait: '10s', block }] })
@@ -249,7 +249,7 @@ describe.each(servers)('on $name', server => {
       expect(clock.alarms).toBe(0)
     })
 
-    it('on a dry run by the limiter of others blocks nobody there', async () => {
+    it('in a dry run does not block the other routes of the same limiter', async () => {
       const limiter = bucket(1, '1h')
       const dry = await serve({
         app: [{ limiter, key: user, dryRun: true, block: { after: 2, for: '1d' } }],
@@ -260,7 +260,7 @@ describe.each(servers)('on $name', server => {
       await ask(live).expect(200)
     })
 
-    it('on a dry run is told of, and refuses nobody', async () => {
+    it('in a dry run is given to onDecision, and refuses no request', async () => {
       const outcomes: Outcome[] = []
       const server = await limited({
         dryRun: true,
@@ -278,7 +278,7 @@ describe.each(servers)('on $name', server => {
       expect(server.handled).toBe(4)
     })
 
-    it('is kept on a store that answers later', async () => {
+    it('works on an asynchronous store', async () => {
       const store = scriptedStore()
       const limiter = createLimiter(tokenBucket({ limit: 1, window: '10s' }), { store, clock })
       const server = await serve({ app: [{ limiter, key: user, block: { after: 2, for: '1m' } }] })
@@ -325,7 +325,7 @@ describe.each(servers)('on $name', server => {
         [{ after: 3, for: Infinity }, 'for'],
         [{ after: 3, for: '1m', forever: true }, 'forever'],
       ]),
-    )('%j is an error when it is made', async (block, option) => {
+    )('%j throws at construction', async (block, option) => {
       const code = expect.stringMatching(/^SLUICE_(INVALID|UNKNOWN)_OPTION$/)
       await expect(starting({ block })).rejects.toMatchObject({ option, code })
     })

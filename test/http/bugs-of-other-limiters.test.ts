@@ -115,7 +115,7 @@ describe.each(servers)('on $name', ({ start }) => {
   })
 })
 
-// S38: behind a proxy that nobody has named all clients are one, and somebody has to be told
+// S38: behind a proxy that no option names, all clients share one limit, so a warning is given
 test.each(servers.map(({ name }) => name))('on %s a forwarded header is warned of, once', async name => {
   // Warnings are given once in a process.
   vi.resetModules()

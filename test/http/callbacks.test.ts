@@ -84,7 +84,7 @@ describe.each(servers)('on $name', server => {
         }
       })
 
-      it('is called once for a request that is held, with the decision at the end', async () => {
+      it('is called once for a request that waits, with the decision after the wait', async () => {
         const outcomes: Outcome[] = []
         const onDecision = (_: unknown, outcome: Outcome) => void outcomes.push(outcome)
         const server = await spent({ onDecision, maxWait: '20s' })
@@ -141,7 +141,7 @@ describe.each(servers)('on $name', server => {
           ]) as ['onDecision' | 'body', string, () => Limiter, number][],
         ),
       )(
-        '%s that fails of the %s of another limiter is one error, also when requests may be held',
+        '%s that throws the %s of another limiter is one error, also when requests may wait',
         async (callback, _, make, limited) => {
           const other = make()
           for (const maxWait of [0, '1s'] as const) {
@@ -166,7 +166,7 @@ describe.each(servers)('on $name', server => {
           ['onRefused', undefined],
           ['body', 'soon'],
         ] as const),
-      )('%s may return what is awaited like a promise, and is no way in', async (callback, value) => {
+      )('%s may return a thenable, which works like a promise', async (callback, value) => {
         const server = await serve({
           app: [limit({ [callback]: () => thenable(value) } as Partial<Limit>)],
         })
@@ -183,7 +183,7 @@ describe.each(servers)('on $name', server => {
   const serve = serveOn(server)
 
   it.each([undefined, null, false, '', 0, 'route', 'router'])(
-    'a key that rejects with %j is one coded error, and no way in',
+    'a key that rejects with %j is one coded error, and the request does not pass',
     async nothing => {
       const server = await serve({
         app: [{ limit: 1, window: '1h', clock, key: () => Promise.reject(nothing) }],
@@ -203,7 +203,7 @@ describe.each(servers)('on $name', server => {
   })
 
   describe('a limiter function', () => {
-    it('may return what is awaited like a promise, and is no way in', async () => {
+    it('may return a thenable, which limits like a promise', async () => {
       const limiter = createLimiter(tokenBucket({ limit: 1, window: '1m' }), { clock })
       const server = await serve({ app: [{ limiter: () => thenable(limiter) as never }] })
       await request(server.url).get('').expect(200)

@@ -8,7 +8,7 @@ import { doorsOn, rowsOn } from '../support/servers/rows.js'
 import { exposed, fields, limitedOn, serveOn } from './limited.js'
 
 /*
- * A dry run decides and counts, and refuses nobody. Time stands still unless a test moves it.
+ * A dry run decides and counts, and refuses no request. Time stands still unless a test moves it.
  */
 
 import { memoryStore } from '@sluice/core'
@@ -20,7 +20,7 @@ describe.each(servers)('on $name', server => {
     const { serve, limit, spent } = limitedOn(server, door)
 
     describe('a dry run', () => {
-      it('says what would be, counts, and lets pass', async () => {
+      it('sends the fields, counts, and lets every request pass', async () => {
         const outcomes: Outcome[] = []
         const decisions: Passage['decision'][] = []
         let answered = 0
@@ -61,7 +61,7 @@ describe.each(servers)('on $name', server => {
         expect(answered).toBe(0)
       })
 
-      it.each(rows(['draft-6', 'draft-7'] as const))('says so in %s as well', async headers => {
+      it.each(rows(['draft-6', 'draft-7'] as const))('sends no Retry-After in %s either', async headers => {
         const server = await spent({ dryRun: true, headers, legacyHeaders: 'delta', exposeHeaders: true })
         const passed = await request(server.url).get('').expect(200)
         expect(passed.headers['x-ratelimit-remaining']).toBe('0')

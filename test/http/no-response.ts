@@ -1,4 +1,4 @@
-/** A response that nobody waits for, for guards without a server. */
+/** A response for guards without a server. */
 export const NO_RESPONSE = {
   statusCode: 200,
   writableEnded: false,

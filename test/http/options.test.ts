@@ -211,7 +211,7 @@ describe.each(adapters)('options of rateLimit on $name', ({ name, make }) => {
     },
   )
 
-  it('an unknown option like none of ours is answered with the list of them', () => {
+  it('an unknown option that resembles no known one gets the list of all options', () => {
     const thrown = thrownBy(() => make({ ...EASY, zzzzzz: 5 }))
     expect(thrown).toMatchObject({ code: 'SLUICE_UNKNOWN_OPTION', option: 'zzzzzz' })
     for (const ours of ['limit', 'window', 'limiter', 'key', 'cost', 'onRefused', 'headers'])
@@ -251,7 +251,7 @@ describe.each(adapters)('options of rateLimit on $name', ({ name, make }) => {
 })
 
 describe.each(servers)('limit: 0 on $name', ({ start }) => {
-  it('refuses everything and holds out no hope', async () => {
+  it('refuses every request, without Retry-After', async () => {
     const clock = manualClock()
     const server = await start({ app: [{ limit: 0, window: '1m', clock }] })
     try {

@@ -78,7 +78,7 @@ describe.each(servers)('on $name', server => {
       expect(server.handled).toBe(1)
     })
 
-    it('pass together or not at all: who would have granted is not charged', async () => {
+    it('take permits from all of them or from none', async () => {
       const [burst, daily] = [bucket(3, '1m', 'burst'), bucket(2, '1d', 'daily')]
       const server = await serve({
         app: [{ policies: [{ limiter: burst }, { limiter: daily }], key: ann }],
@@ -93,7 +93,7 @@ describe.each(servers)('on $name', server => {
       expect(refused.body['violated-policies']).toEqual(['daily'])
     })
 
-    it('that refuse are all named, and Retry-After is the longest of their waits', async () => {
+    it('that refuse are all named, with the longest of their waits as Retry-After', async () => {
       const server = await serve({
         app: [
           {
@@ -124,7 +124,7 @@ describe.each(servers)('on $name', server => {
       await request(server.url).get('').expect(200)
     })
 
-    it('one of which can never pass hold out no hope', async () => {
+    it('send no Retry-After when one of them can never grant the cost', async () => {
       const server = await serve({
         app: [
           {
@@ -142,7 +142,7 @@ describe.each(servers)('on $name', server => {
       expect(refused.body['violated-policies']).toEqual(['small', 'spent'])
     })
 
-    it('have a key and a cost each, and what is said beside them where they say nothing', async () => {
+    it('have a key and a cost each, or else those of the route', async () => {
       const [a, b, c, d] = [
         bucket(100, '1m', 'a'),
         bucket(100, '1m', 'b'),
@@ -170,7 +170,7 @@ describe.each(servers)('on $name', server => {
       expect(c.peek('ann').remaining).toBe(90)
     })
 
-    it('may be hidden and have a unit each, and what is said beside them where they say nothing', async () => {
+    it('may be hidden and have a unit each, or else as the route says', async () => {
       const policies = (hidden: boolean): Limit => ({
         policies: [
           { name: 'a', limit: 10, window: '1m', clock },
@@ -186,7 +186,7 @@ describe.each(servers)('on $name', server => {
       expect(fields(hidden).policy).toBe('"c";q=10;w=60')
     })
 
-    it('of which a hidden one refuses tell of the others, and of how long to wait', async () => {
+    it('send the fields of the others and Retry-After when a hidden one refuses', async () => {
       const server = await serve({
         app: [
           {
@@ -243,7 +243,7 @@ describe.each(servers)('on $name', server => {
       expect(refused.body['violated-policies']).toEqual(['left'])
     })
 
-    it('of which none is left do not limit', async () => {
+    it('do not limit when none of them applies', async () => {
       const server = await serve({
         app: [
           {
@@ -314,7 +314,6 @@ describe.each(servers)('on $name', server => {
       expect(left(await request(server.url).get('').expect(200))).toMatchObject({ second: 2, minute: 1 })
     })
 
-    // "the same limiter met twice on one request counts once"
     it('of which two are the same limiter with the same key count once', async () => {
       const limiter = bucket(10, '1m', 'shared')
       const server = await serve({
@@ -359,7 +358,7 @@ describe.each(servers)('on $name', server => {
       expect(refusals).toMatchObject([{ problem: { 'violated-policies': ['yours', 'MINE'] } }])
     })
 
-    it('chosen per request under one name are told apart in the fields', async () => {
+    it('chosen per request under one name get different names in the fields', async () => {
       const [one, other] = [bucket(5, '1m', 'plan'), bucket(0, '1m', 'Plan')]
       const server = await serve({ app: [{ policies: [{ limiter: () => one }, { limiter: () => other }] }] })
       const refused = await request(server.url).get('').expect(429)
@@ -387,7 +386,7 @@ describe.each(servers)('on $name', server => {
   describe('several policies that wait', () => {
     const until = (expectation: () => void) => vi.waitFor(expectation, { timeout: 4000, interval: 5 })
 
-    it('hold a request until all of them grant, and charge nobody before', async () => {
+    it('make a request wait until all of them grant, and take no permits before', async () => {
       const [fast, slow] = [bucket(1, '1s', 'fast'), bucket(1, '3s', 'slow')]
       const server = await serve({
         app: [{ policies: [{ limiter: fast }, { limiter: slow }], key: ann, maxWait: '5s' }],
@@ -405,7 +404,7 @@ describe.each(servers)('on $name', server => {
       expect(server.handled).toBe(2)
     })
 
-    it('refuse at once what would wait for longer, naming who would', async () => {
+    it('refuse at once a request that would wait longer than maxWait, and name the policy', async () => {
       const [fast, slow] = [bucket(1, '1s', 'fast'), bucket(1, '10s', 'slow')]
       const server = await serve({
         app: [{ policies: [{ limiter: fast }, { limiter: slow }], key: ann, maxWait: '5s' }],
@@ -434,7 +433,7 @@ describe.each(servers)('on $name', server => {
       expect(server.errors).toEqual([])
     })
 
-    it('hold by a leaky bucket among them as by one alone, without being told to', async () => {
+    it('make a request wait by a leaky bucket among them without maxWait, like a leaky bucket alone', async () => {
       const queue = createLimiter(leakyBucket({ limit: 1, window: '1s', capacity: 2 }), {
         name: 'queue',
         clock,
@@ -468,7 +467,7 @@ describe.each(servers)('on $name', server => {
         ]) as [(typeof CALLBACKS)[number], string, () => never][],
         2,
       ),
-    )('a %s that %s is one error, and charges nobody', async (callback, _, act) => {
+    )('a %s that %s is one error, and takes no permit', async (callback, _, act) => {
       const other = bucket(5, '1m', 'other')
       const server = await serve({
         app: [
@@ -509,7 +508,7 @@ describe.each(servers)('on $name', server => {
     })
 
     it.each(rows(CALLBACKS.flatMap(first => CALLBACKS.map(second => [first, second] as const))))(
-      'a %s that rejects beside a %s that throws leaves no promise that nobody looks at',
+      'a %s that rejects beside a %s that throws leaves no unhandled rejection',
       async (first, second) => {
         const server = await serve({
           app: [{ policies: [policy(first, failLater, 'a'), policy(second, fail, 'b')], key: ann }],
@@ -525,7 +524,7 @@ describe.each(servers)('on $name', server => {
   })
 
   describe('limits on several levels', () => {
-    it('speak the dialect of the first, because nobody reads two', async () => {
+    it('all send the draft of the first one', async () => {
       const server = await serve({
         app: [{ name: 'app', limit: 9, window: '1m', headers: 'draft-7', clock }],
         route: [{ name: 'route', limit: 3, window: '1m', clock }],
@@ -565,7 +564,7 @@ describe.each(servers)('on $name', server => {
       expect(server.handled).toBe(1)
     })
 
-    it('count a limiter once that is met on both, alone or among several', async () => {
+    it('count a limiter once that is on both, alone or among several policies', async () => {
       const [shared, other] = [bucket(4, '1m', 'shared'), bucket(9, '1m', 'other')]
       const server = await serve({
         app: [{ limiter: shared, key: ann }],
@@ -575,7 +574,7 @@ describe.each(servers)('on $name', server => {
       expect([shared.peek('ann').remaining, other.peek('ann').remaining]).toEqual([3, 8])
     })
 
-    it('count a limiter once that is met among several on both', async () => {
+    it('count a limiter once that is among several policies on both', async () => {
       const [a, b, c] = [bucket(4, '1m', 'a'), bucket(9, '1m', 'b'), bucket(2, '1m', 'c')]
       const server = await serve({
         app: [{ policies: [{ limiter: a }, { limiter: b }], key: ann }],
@@ -590,7 +589,7 @@ describe.each(servers)('on $name', server => {
         ['the combination first', true],
         ['the member first', false],
       ]),
-    )('count a limiter once that is met in a combination as well (%s)', async (_, combinedFirst) => {
+    )('count a limiter once that is in a combination too (%s)', async (_, combinedFirst) => {
       const [a, b] = [bucket(4, '1m', 'a'), bucket(9, '1m', 'b')]
       const levels: Limit[] = [
         { limiter: combine(a, b), key: ann },
@@ -602,7 +601,7 @@ describe.each(servers)('on $name', server => {
       expect([a.peek('ann').remaining, b.peek('ann').remaining]).toEqual([3, 8])
     })
 
-    it('are not opened by a dry run of the same limiter that has refused', async () => {
+    it('still refuse after a dry run of the same limiter on an outer level has refused', async () => {
       const limiter = bucket(1, '1m', 'shared')
       const server = await serve({
         app: [{ limiter, key: ann, dryRun: true }],
@@ -613,7 +612,7 @@ describe.each(servers)('on $name', server => {
       expect(server.handled).toBe(1)
     })
 
-    it('give the same name of another limiter a number, ignoring case, in fields and body', async () => {
+    it('number limiters of the same name, ignoring case, in fields and body', async () => {
       const server = await serve({
         app: [{ limit: 9, window: '1m', clock }],
         router: [{ name: 'DEFAULT', limit: 8, window: '1m', clock }],
@@ -634,7 +633,7 @@ describe.each(servers)('on $name', server => {
       expect(refused.body['violated-policies']).toEqual(names.slice(3))
     })
 
-    it('begin anew with every request of a connection', async () => {
+    it('start again with every request of a connection', async () => {
       const server = await serve({
         app: [{ limit: 9, window: '1m', clock }],
         route: [{ limit: 9, window: '1m', clock }],
@@ -645,7 +644,7 @@ describe.each(servers)('on $name', server => {
 
     // RL-06 3.1: older dialects carry one limit, the one closest to exhaustion
     it.each(rows(['draft-6', 'draft-7'] as const))(
-      'say in %s what is left of the tightest',
+      'send in %s what is left of the tightest',
       async headers => {
         const server = await serve({
           app: [{ name: 'tight', limit: 3, window: '10s', clock, headers }],
@@ -668,7 +667,7 @@ describe.each(servers)('on $name', server => {
       expect(sent['ratelimit-policy']).toMatch(/^10;w=(1|60)$/)
     })
 
-    it('say of what is left in older fields the tightest of several policies', async () => {
+    it('send the tightest of several policies in the older fields', async () => {
       const policies = [
         { name: 'wide', limit: 100, window: '1m', clock },
         { limiter: createLimiter(fixedWindow({ limit: 5, window: '1h' }), { name: 'tight', clock }) },
@@ -685,7 +684,7 @@ describe.each(servers)('on $name', server => {
     })
   })
 
-  it('Retry-After is the longest of all that the response says is spent', async () => {
+  it('Retry-After is the longest wait of all limits of the response that have nothing left', async () => {
     const hour = bucket(1, '1h', 'hour')
     const burst = bucket(1, '5s', 'burst')
     burst.tryAcquire('all')
@@ -700,7 +699,7 @@ describe.each(servers)('on $name', server => {
     })
   })
 
-  it('the decision over several policies is left where users of the framework look', async () => {
+  it('the decision over several policies is left on the request', async () => {
     const seen: Passage['decision'][] = []
     const server = await serve({
       app: [

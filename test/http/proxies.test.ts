@@ -113,7 +113,7 @@ describe('the conformance table of standards.md, section 11', () => {
   })
 })
 
-describe('whose word counts', () => {
+describe('which peers may forward a client address', () => {
   const address = '198.51.100.9'
 
   it('by default the address of the framework is the key, in its canonical form', () => {
@@ -521,7 +521,7 @@ describe('requests', () => {
 })
 
 /*
- * The folding, held against ipaddr.js.
+ * The key of an address, compared with ipaddr.js.
  */
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6
@@ -631,7 +631,7 @@ function v4Written(address: ipaddr.IPv4): fc.Arbitrary<string> {
 
 const addressAndText = anyAddress.chain(address => fc.tuple(fc.constant(address), written(address)))
 
-describe('the folding, held against ipaddr.js', () => {
+describe('the key of an address, compared with ipaddr.js', () => {
   it('every address in every writing has the key of the contract', () => {
     fc.assert(
       fc.property(addressAndText, fc.integer({ min: 32, max: 128 }), ([address, text], prefix) => {
@@ -721,7 +721,7 @@ describe('hostile text', () => {
     fc.ipV6().map(text => `${text}:${text}`),
   )
 
-  /** What may be meant by a text: an address without what may be around it. */
+  /** The address in a string, without brackets, port and quotes. */
   function candidates(text: string): Address[] {
     const trimmed = text.trim()
     const bare = /^"(.*)"$/s.exec(trimmed)?.[1] ?? trimmed
@@ -806,7 +806,7 @@ describe('hostile text', () => {
   })
 })
 
-describe('the walk, held against a model', () => {
+describe('the search for the client in a header, compared with a model', () => {
   const network = fc.oneof(
     fc.tuple(v4, fc.integer({ min: 0, max: 32 })).map(([address, bits]) => `${address}/${bits}`),
     fc.tuple(v4, fc.integer({ min: 0, max: 32 })).map(([address, bits]) => `::ffff:${address}/${bits + 96}`),
@@ -889,12 +889,12 @@ describe('the walk, held against a model', () => {
   })
 })
 
-describe('the parser of Forwarded, held against what was written', () => {
+describe('the parser of Forwarded, compared with what was written', () => {
   const token = fc.string({ unit: fc.constantFrom(..."!#$%&'*+-.^_`|~09azAZ"), minLength: 1, maxLength: 8 })
   const text = fc.string({ unit: fc.constantFrom(...',;="\\ \tfor6.:[]é'), maxLength: 12 })
   const space = fc.constantFrom('', ' ', '\t', '  ')
 
-  /** A quoted string of a text: what must be is escaped, anything else may be. */
+  /** Quotes a string: escapes what has to be escaped, and sometimes other characters. */
   const quoted = (text: string) =>
     fc
       .array(fc.boolean(), { minLength: text.length, maxLength: text.length })
@@ -1105,12 +1105,12 @@ describe.each(FRAMEWORKS)('warnings on $name', framework => {
     expect(given[0]?.text).not.toMatch(/6\.6\.6\.6|127\.0\.0\.1/)
   })
 
-  it('none is given without a forwarded header', async () => {
+  it('no warning is given without a forwarded header', async () => {
     expect(await warnings(framework, 'nobody', {})).toEqual([])
     expect(await warnings(framework, 'anybody', {})).toEqual([])
   })
 
-  it('none is given when the framework trusts the proxy', async () => {
+  it('no warning is given when the framework trusts the proxy', async () => {
     expect(await warnings(framework, 'this host', XFF)).toEqual([])
   })
 
@@ -1125,7 +1125,7 @@ describe.each(FRAMEWORKS)('warnings on $name', framework => {
   })
 })
 
-/** Koa believes headers or not, whoever sends them. */
+/** Koa believes headers from every peer or from none. */
 const WITH_NETWORKS = FRAMEWORKS.filter(({ name }) => !name.startsWith('koa'))
 
 describe('warnings', () => {

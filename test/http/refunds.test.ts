@@ -31,7 +31,7 @@ import {
 import { rowsOn } from '../support/servers/rows.js'
 
 /*
- * What becomes of the permits of a request when it has ended: given back, kept, or taken only now. Time stands still
+ * Permits are given back, kept, or taken when a request ends. Time stands still
  * unless a test moves it.
  */
 
@@ -133,7 +133,7 @@ describe.each(servers)('on $name', server => {
       expect(server.errors).toEqual([])
     })
 
-    it('tells how the request has ended, with what handlers are given', async () => {
+    it('gets the status of the response and whether the client aborted, with the arguments of handlers', async () => {
       const endings: [string, Ending][] = []
       const refund = ({ req, res }: Passage, ending: Ending) => {
         endings.push([`${req.method} ${res.statusCode}`, ending])
@@ -159,7 +159,7 @@ describe.each(servers)('on $name', server => {
       expect(server.handled).toBe(5)
     })
 
-    it('is done when the next request comes, right after the answer', async () => {
+    it('has happened before the next request of the connection is decided', async () => {
       const { url } = await behind(bucket(1), IF_FAILED)
       const connection = sequence(url)
       for (let round = 0; round < 50; round++) expect(await connection.ask(404)).toBe(404)
@@ -187,7 +187,7 @@ describe.each(servers)('on $name', server => {
       expect(server.errors).toEqual([failure, failure, failure])
     })
 
-    it('is not asked about a request that was refused or not limited', async () => {
+    it('is not called for a request that was refused or not limited', async () => {
       const tokens = bucket(1)
       const statuses: number[] = []
       const refund = (_: Passage, { status }: Ending) => statuses.push(status) === 0
@@ -231,7 +231,7 @@ describe.each(servers)('on $name', server => {
         ['with all of it refilled', 30, 2, 2],
         ['long after', 45, 3, 3],
       ]),
-    )('is at most what has not refilled: %s', async (_, seconds, before, after) => {
+    )('is at most what has not been refilled: %s', async (_, seconds, before, after) => {
       const tokens = bucket(4)
       const { handler, open } = waiting()
       const server = await behind(tokens, { cost: 2, ...IF_FAILED }, handler)
@@ -264,7 +264,7 @@ describe.each(servers)('on $name', server => {
       await ask(server).expect(429)
     })
 
-    it('is given for requests that were held', async () => {
+    it('is given for requests that waited', async () => {
       const tokens = bucket(1, '1s')
       const server = await behind(tokens, { maxWait: '5s', ...IF_FAILED })
       await ask(server).expect(200)
@@ -275,7 +275,7 @@ describe.each(servers)('on $name', server => {
       expect(left(tokens)).toBe(1)
     })
 
-    it('of several policies is each by its own rule, and by what is said beside them', async () => {
+    it('of several policies follows the rule of each policy, or else that of the route', async () => {
       const limiters = [...'abcd'].map(name => bucket(9, '1m', name))
       const onlyTeapots = (...args: unknown[]) => (args.at(-1) as Ending).status === 418
       const refunds = [undefined, { ifSuccessful: true }, {}, onlyTeapots as never]
@@ -314,7 +314,7 @@ describe.each(servers)('on $name', server => {
       expect([left(minute), left(day)]).toEqual([4, 8])
     })
 
-    it('of a limiter that a request meets twice is given once', async () => {
+    it('of a limiter that a request passes twice is given once', async () => {
       const tokens = bucket(9)
       const limit = { limiter: tokens, key: ann, ...IF_FAILED }
       const server = await serve({ app: [limit], route: [limit] })
@@ -325,7 +325,7 @@ describe.each(servers)('on $name', server => {
       expect(left(tokens)).toBe(7)
     })
 
-    it('that its store fails at breaks nothing', async () => {
+    it('that the store fails to give changes no response and rejects no promise', async () => {
       const store = scriptedStore(failsAt('refund'))
       const limiter = createLimiter(tokenBucket({ limit: 5, window: '1m' }), { store, clock })
       const server = await behind(limiter, IF_FAILED)
@@ -378,7 +378,7 @@ describe.each(servers)('on $name', server => {
       expect(server.errors).toEqual([])
     }, 10_000)
 
-    it('is told of as aborted, with the status the answer was going to have, and once', async () => {
+    it('is reported once as aborted, with the status that the response would have had', async () => {
       const endings: Ending[] = []
       const { handler, open } = waiting()
       const refund = (_: Passage, ending: Ending) => {
@@ -616,7 +616,7 @@ describe.each(servers)('on $name', server => {
       }
     })
 
-    it('of one policy beside one that counts before: all pass, or none takes anything', async () => {
+    it('of one policy beside one that counts before takes permits from both or from none', async () => {
       const [total, failures] = [bucket(5, '1m', 'total'), bucket(1, '1m', 'failures')]
       const policies = [{ limiter: total }, { limiter: failures, ...ONLY_FAILURES }]
       const server = await serve({ app: [{ policies, key: ann }] })
@@ -658,7 +658,7 @@ describe.each(servers)('on $name', server => {
       expect([left(minute), left(day)]).toEqual([0, 7])
     })
 
-    it('of a limiter that a request meets twice charges once', async () => {
+    it('of a limiter that a request passes twice charges once', async () => {
       const tokens = bucket(5)
       const limit = { limiter: tokens, key: ann, ...ONLY_FAILURES }
       const server = await serve({ app: [limit], router: [limit] })
@@ -666,7 +666,7 @@ describe.each(servers)('on $name', server => {
       expect(left(tokens)).toBe(4)
     })
 
-    it('on a dry run counts alike, and refuses nobody', async () => {
+    it('in a dry run counts the same, and refuses no request', async () => {
       const tokens = bucket(2)
       const outcomes: boolean[][] = []
       const onDecision = (_: AnyRequest, { decision, refused }: Outcome) =>
@@ -678,7 +678,7 @@ describe.each(servers)('on $name', server => {
       expect(outcomes.every(([, refused]) => refused === false)).toBe(true)
     })
 
-    it('does not hold requests, also where the limiter is a queue', async () => {
+    it('does not make requests wait, not even with a leaky bucket', async () => {
       for (const maxWait of [undefined, 0]) {
         const limiter = limiterOf(leakyBucket({ limit: 1, window: '1s', capacity: 5 }))
         const server = await behind(limiter, { count: 'after', maxWait })
@@ -704,7 +704,7 @@ describe.each(servers)('on $name', server => {
     })
   })
 
-  describe('is an error when it is made:', () => {
+  describe('throws at construction:', () => {
     const RATE = { limit: 5, window: '1m' } as const
     const BAD: [string, object, { code?: string; option: string }][] = [
       ["count 'after' with maxWait", { ...RATE, count: 'after', maxWait: '1s' }, { option: 'count' }],
@@ -826,7 +826,7 @@ function sequence(url: string) {
   return { ask, close: () => agent.destroy() }
 }
 
-test('what is counted after counts before the next request on its connection, behind a slow one too', async () => {
+test("count: 'after' takes the permit before the next request of the connection, also behind a slow one", async () => {
   const limiter = createLimiter(tokenBucket({ limit: 5, window: '1h' }), { name: 'guesses', clock })
   const limit = limitRoute({ limiter, key: () => 'k', count: 'after', refund: { ifSuccessful: true } })
   let guesses = 0

@@ -72,7 +72,7 @@ describe.each(servers)('on $name', server => {
       expect(fields(head)).toEqual(fields(refused))
     })
 
-    it('a body that is made is made once for a refusal, from the request and what is known of it', async () => {
+    it('a body function is called once for each refusal, with the request and the refusal', async () => {
       const calls: unknown[] = []
       const body = (req: AnyRequest, refusal: Omit<Refusal, 'body'>) => {
         calls.push(refusal)
@@ -87,7 +87,7 @@ describe.each(servers)('on $name', server => {
       ])
     })
 
-    it.each(rows(NO_BODIES))('a body made to %s is one coded error', async (_, value) => {
+    it.each(rows(NO_BODIES))('a body function that returns %s is one coded error', async (_, value) => {
       for (const body of [() => value, async () => value]) {
         const server = await spent({ body: body as never })
         const response = await request(server.url).get('').expect(500)
@@ -97,7 +97,7 @@ describe.each(servers)('on $name', server => {
       }
     })
 
-    it('onRefused is told of status and body, and need not answer', async () => {
+    it('onRefused gets the status and the body, and need not answer', async () => {
       const refusals: Refusal[] = []
       const server = await spent({
         status: 403,

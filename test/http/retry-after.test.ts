@@ -21,11 +21,11 @@ import { type RunningServer, servers } from '../support/servers/index.js'
 import { rowsOn } from '../support/servers/rows.js'
 
 /*
- * Whoever believes the fields is never disappointed (section 3 of the standard): a client that is told of a rest gets it,
- * and one that comes back after Retry-After passes. Where an algorithm is exact, it would not have passed a second earlier.
+ * The fields keep their promises (section 3 of the standard): a client that reads of remaining permits gets them, and a
+ * client that comes back after Retry-After passes. Where an algorithm is exact, it would not have passed a second earlier.
  *
- * One client sends requests after pauses at random. After each answer a twin with the same past tries what has been
- * promised, so that trying leaves no trace.
+ * One client sends requests after random pauses. After each answer a second limiter with the same requests behind it
+ * tries what was promised, so that the attempt changes nothing.
  */
 
 interface Subject {
@@ -128,7 +128,7 @@ describe.each(servers)('on $name', server => {
   const { start } = server
   const rows = rowsOn(server)
 
-  describe('every algorithm is honest', () => {
+  describe('the fields of every algorithm', () => {
     it.each(rows(SUBJECTS.flatMap(subject => SEEDS.map(seed => ({ ...subject, seed })))))(
       '$name (seed $seed)',
       async ({ seed, pauseMs, most, exact = false, ...subject }) => {
@@ -164,7 +164,7 @@ describe.each(servers)('on $name', server => {
   })
 })
 
-/** A client, the limiter it meets, and its past. */
+/** A client, its limiter, and its requests so far. */
 class Client {
   readonly clock = manualClock()
   readonly #past: { readonly atMs: number; readonly cost: number }[] = []

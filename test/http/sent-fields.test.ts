@@ -35,7 +35,7 @@ describe.each(servers)('on $name', server => {
           ['no Origin', 'options', { 'Access-Control-Request-Method': 'PUT' }],
           ['another method', 'get', PREFLIGHT],
         ] as const),
-      )('is none with %s', async (_, method, sent) => {
+      )('is not one with %s', async (_, method, sent) => {
         const server = await spent({ skipPreflight: true })
         await request(server.url)[method]('').set(sent).expect(429)
       })
@@ -48,7 +48,7 @@ describe.each(servers)('on $name', server => {
 
     describe('exposed headers', () => {
       // S16 FoalTS/foal#485 (C1)
-      it('are those that are sent, once each, beside what is exposed already', async () => {
+      it('are those that are sent, once each, beside the ones exposed already', async () => {
         const server = await spent(
           { exposeHeaders: true },
           {
@@ -75,7 +75,7 @@ describe.each(servers)('on $name', server => {
         ])
       })
 
-      it('are those of the dialect and of the past', async () => {
+      it('are those of the draft and of the X-RateLimit fields', async () => {
         const server = await spent({ exposeHeaders: true, headers: 'draft-6', legacyHeaders: 'epoch' })
         expect(exposed(await request(server.url).get('').expect(429))).toEqual([
           'RateLimit-Limit',
@@ -89,7 +89,7 @@ describe.each(servers)('on $name', server => {
         ])
       })
 
-      it('are none where none are sent, and none unless asked for', async () => {
+      it('are none without RateLimit fields, and none by default', async () => {
         const without = await spent({ exposeHeaders: true, headers: false })
         expect(exposed(await request(without.url).get('').expect(429))).toEqual(['Retry-After'])
         const silent = await serve({ app: [limit({ exposeHeaders: true, headers: false })] })
@@ -143,7 +143,7 @@ describe.each(servers)('on $name', server => {
           ],
         ]),
       )(
-        'of %s are the same for the last that passes and the first that does not',
+        'of %s are the same for the last request that passes and the first that is refused',
         async (_, options, sent) => {
           const server = await serve({ app: [limit(options)] })
           for (const extra of [{}, { 'retry-after': '10' }]) {
@@ -155,7 +155,7 @@ describe.each(servers)('on $name', server => {
         },
       )
 
-      it('carry a keyed hash of the key, in both lists', async () => {
+      it('carry a keyed hash of the key, with partitionSecret', async () => {
         const partitionSecret = 'a secret of sixteen letters'
         const server = await spent({ partitionSecret, key: () => 'ann@example.org' })
         const refused = await request(server.url).get('').expect(429)
@@ -188,7 +188,7 @@ describe.each(servers)('on $name', server => {
         expect(fields(response).policy).toBe('"default";q=1;qu="content-bytes";w=10')
       })
 
-      it('of a window, paced, say for how long what is left should last', async () => {
+      it('of a paced window say for how long the remaining permits should last', async () => {
         const algorithm = fixedWindow({ limit: 10, window: '10s' })
         const rate = { limit: 10, algorithm }
         const server = await serve({ app: [limit({ paced: true }, rate)] })
@@ -199,7 +199,7 @@ describe.each(servers)('on $name', server => {
         expect(fields(response).limit).toBe(door.takesLimiter ? '"default";r=8;t=8' : '"default";r=9;t=9')
       })
 
-      it('that say of nothing left do not go out with a redirection', async () => {
+      it('are not sent with a redirection when nothing is left', async () => {
         const server = await serve({
           app: [limit({ exposeHeaders: true }, { limit: 2, window: '20s' })],
           handler: passage => {

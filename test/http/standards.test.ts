@@ -1176,7 +1176,7 @@ describe.each(redirectingServers)('on $name', ({ start }) => {
   })
 })
 
-/** A request of nobody in particular, for guards without a framework. */
+/** A request for guards without a framework. */
 const REQUEST = { headers: {} }
 
 function guard(options: HttpOptions<[typeof REQUEST]>) {

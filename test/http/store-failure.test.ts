@@ -21,7 +21,7 @@ import { servers } from '../support/servers/index.js'
 import { doorsOn, rowsOn } from '../support/servers/rows.js'
 
 /*
- * What becomes of requests while an asynchronous store fails, in whatever way. The time of limits stands still unless a
+ * What requests are answered while an asynchronous store fails. The time of limits stands still unless a
  * test moves it; deadlines of stores are short, and in real time.
  */
 
@@ -55,7 +55,7 @@ interface Response {
   readonly text: string
 }
 
-/** A response of a failed store has nothing to say of limits, and no figure that is none. */
+/** While the store fails, a response has no fields of limits, and neither `undefined` nor `NaN` in it. */
 function expectNoFigures({ headers, text }: Response): void {
   expect(Object.keys(headers).filter(name => /ratelimit|retry-after/.test(name))).toEqual([])
   expect(JSON.stringify(headers) + text).not.toMatch(/undefined|NaN/)
@@ -97,7 +97,7 @@ describe.each(servers)('on $name', server => {
 
       // S31 animir/node-rate-limiter-flexible#184; S35 express-rate-limit 7.4.1, which went on after next()
       it.each(wheresOf(door))(
-        'lets requests pass, once and without fields, if the %s allows',
+        "lets requests pass, once and without fields, with 'allow' of the %s",
         async where => {
           const { server, response } = await fail('allow', where)
           expect(response.status).toBe(200)
@@ -109,7 +109,7 @@ describe.each(servers)('on $name', server => {
       )
 
       // S31 animir/node-rate-limiter-flexible#184; S33 firecrawl/firecrawl#3728, where it was a 429 with "undefined" in it
-      it.each(wheresOf(door))('is a 503, and never a 429, if the %s refuses', async where => {
+      it.each(wheresOf(door))("is a 503, and never a 429, with 'refuse' of the %s", async where => {
         const { server, response } = await fail('refuse', where)
         expectUnavailable(response)
         expect(server.handled).toBe(0)
@@ -117,7 +117,7 @@ describe.each(servers)('on $name', server => {
       })
 
       it.each([...wheresOf(door).map(where => ['throw', where] as const), [undefined, 'route'] as const])(
-        'is one coded error if told to %s by the %s',
+        'is one coded error with %j of the %s',
         async (onStoreError, where) => {
           const { server, response } = await fail(onStoreError, where)
           expect(response.status).toBe(500)
@@ -131,7 +131,7 @@ describe.each(servers)('on $name', server => {
       )
 
       it.each(wheresOf(door))(
-        'fails in the same ways while requests may be held, says the %s',
+        'fails in the same ways while requests may wait, set by the %s',
         async where => {
           const allowed = await fail('allow', where, { maxWait: '10s' })
           expect(allowed.response.status).toBe(200)
@@ -151,7 +151,7 @@ describe.each(servers)('on $name', server => {
     })
 
     it.each(['allow', 'refuse', 'throw'] as const)(
-      'that answers late is not listened to any more (%s)',
+      'ignores an answer of the store that arrives after the response (%s)',
       async onStoreError => {
         const late = answersLate()
         const store = scriptedStore(late.script)
@@ -174,7 +174,7 @@ describe.each(servers)('on $name', server => {
     )
 
     it.each(['allow', 'refuse', 'throw'] as const)(
-      'that fails late does so unheard (%s)',
+      'ignores a store error that arrives after the response (%s)',
       async onStoreError => {
         const failing: (() => void)[] = []
         const store = scriptedStore(() => new Promise((_, reject) => failing.push(() => reject(DOWN))))
@@ -189,7 +189,7 @@ describe.each(servers)('on $name', server => {
       },
     )
 
-    it('is asked again by the next request, and limits it', async () => {
+    it('limits the next request once it works again', async () => {
       const store = scriptedStore(failsAt('decide', 'book'))
       const server = await serve({ app: [limitOn(store, door, 'allow')] })
       for (let request_ = 0; request_ < 3; request_++) await request(server.url).get('').expect(200)
@@ -198,14 +198,14 @@ describe.each(servers)('on $name', server => {
       expect(server.handled).toBe(5)
     })
 
-    it('is asked once for a request that it fails', async () => {
+    it('is called once for a request that it fails', async () => {
       const store = scriptedStore(failsAt('decide', 'book'))
       const server = await serve({ app: [limitOn(store, door, 'refuse')] })
       expectUnavailable(await request(server.url).get(''))
       expect(store.calls).toHaveLength(1)
     })
 
-    it('that fails is told of by an event, whatever comes of it', async () => {
+    it('that fails publishes sluice:store-error, also if requests pass', async () => {
       const events: unknown[] = []
       const note = (event: unknown) => events.push(event)
       subscribe('sluice:store-error', note)
@@ -221,7 +221,7 @@ describe.each(servers)('on $name', server => {
       ])
     })
 
-    it.each(wheresOf(door))('refuses nobody in a dry run, though the %s refuses', async where => {
+    it.each(wheresOf(door))('refuses no request in a dry run, though the %s refuses', async where => {
       const store = scriptedStore(failsAt('decide', 'book'))
       const server = await serve({ app: [limitOn(store, door, 'refuse', where, { dryRun: true })] })
       const response = await request(server.url).get('').expect(200)
@@ -229,7 +229,7 @@ describe.each(servers)('on $name', server => {
       expect(server.handled).toBe(1)
     })
 
-    it.each(wheresOf(door))('that refuses, says the %s, is a decision like any other', async where => {
+    it.each(wheresOf(door))('that refuses by the %s calls onDecision and onRefused', async where => {
       const outcomes: Outcome[] = []
       const refusals: (Decision | undefined)[] = []
       const onDecision = (_: unknown, outcome: Outcome) => void outcomes.push(outcome)
@@ -254,17 +254,20 @@ describe.each(servers)('on $name', server => {
       expect(outcomes).toMatchObject([{ decision: { allowed: false }, refused: true }])
     })
 
-    it.each(wheresOf(door))('that refuses, says the %s, keeps the body and loses the status', async where => {
-      const store = scriptedStore(failsAt('decide', 'book'))
-      const options = { status: 403, body: { slow: 'down' }, exposeHeaders: true } as const
-      const server = await serve({ app: [limitOn(store, door, 'refuse', where, options)] })
-      const response = await request(server.url).get('').expect(503)
-      expect(response.body).toEqual({ slow: 'down' })
-      expect(response.headers['cache-control']).toBe('no-store')
-      expectNoFigures(response)
-    })
+    it.each(wheresOf(door))(
+      'that refuses by the %s sends the body of the route, with 503 for its status',
+      async where => {
+        const store = scriptedStore(failsAt('decide', 'book'))
+        const options = { status: 403, body: { slow: 'down' }, exposeHeaders: true } as const
+        const server = await serve({ app: [limitOn(store, door, 'refuse', where, options)] })
+        const response = await request(server.url).get('').expect(503)
+        expect(response.body).toEqual({ slow: 'down' })
+        expect(response.headers['cache-control']).toBe('no-store')
+        expectNoFigures(response)
+      },
+    )
 
-    describe('and a request that is held', () => {
+    describe('and a request that waits', () => {
       /** A server with one request through and one that is held. */
       async function holding(onStoreError: OnStoreError, where: Where) {
         const store = scriptedStore()
@@ -294,7 +297,7 @@ describe.each(servers)('on $name', server => {
           (['allow', 'refuse', 'throw'] as const).map(mode => [mode, where] as const),
         ),
       )(
-        'never hangs when it is asked for at the end of the wait (%s by the %s)',
+        'ends when the store fails at the end of the wait (%s by the %s)',
         {
           timeout: 1000,
         },
@@ -332,7 +335,7 @@ describe.each(servers)('on $name', server => {
       return { store, route, left: () => healthy.peek('ann').remaining }
     }
 
-    it('the others go on alone if its limiter allows', async () => {
+    it('the other policies limit alone if its limiter allows', async () => {
       const { store, route } = policies('allow', 'limiter', 1)
       store.script = failsAt('decide', 'book')
       const server = await serve({ app: [route] })
@@ -357,7 +360,7 @@ describe.each(servers)('on $name', server => {
       ['allow', 'route', ['decide', 'book']],
       ['allow', 'route', ['book']],
     ] as const)(
-      'nothing is charged to the others (%s by the %s, failing at %j)',
+      'no permit is taken from the other policies (%s by the %s, failing at %j)',
       async (mode, where, verbs) => {
         const { store, route, left } = policies(mode, where)
         const server = await serve({ app: [route] })
@@ -375,7 +378,7 @@ describe.each(servers)('on $name', server => {
       },
     )
 
-    it('a refusal by the others is theirs if its limiter allows, also when requests may be held', async () => {
+    it('the other policies refuse if its limiter allows, also when requests may wait', async () => {
       const { store, route } = policies('allow', 'limiter', 0)
       store.script = neverSettles
       for (const options of [{}, { maxWait: '1s' }] as const) {
@@ -386,7 +389,7 @@ describe.each(servers)('on $name', server => {
       }
     })
 
-    it('two that fail at once are one error, and none that nobody looks at', async () => {
+    it('two stores that fail at once are one error, and no unhandled rejection', async () => {
       const failing = (name: string) => ({
         limiter: createLimiter(tokenBucket({ limit: 1, window: '1m' }), {
           name,

@@ -19,7 +19,7 @@ describe.each(servers)('on $name', server => {
   const { serve, limited, starting } = perUserOn(server)
 
   describe('throws: true', () => {
-    it("hands a refusal to the framework's error handling, whose answer has the status and the fields", async () => {
+    it('passes a refusal to the error handling of the framework, whose answer has the status and the fields', async () => {
       const server = await limited({ throws: true })
       await ask(server).expect(200)
       expect(server.errors).toEqual([])
@@ -51,13 +51,13 @@ describe.each(servers)('on $name', server => {
       expect(server.handled).toBe(1)
     })
 
-    it('takes the status and the body of the route along', async () => {
+    it('puts the status and the body of the route on the error', async () => {
       const server = await limited({ throws: true, status: 503, body: { busy: true } })
       for (const status of [200, 503]) await ask(server).expect(status)
       expect(server.errors).toMatchObject([{ status: 503, statusCode: 503, body: { text: '{"busy":true}' } }])
     })
 
-    it('throws what is blocked and what is denied alike', async () => {
+    it('throws for blocked keys and for denied addresses too', async () => {
       const server = await serve({
         before: peerOfHeader,
         app: [
@@ -88,7 +88,7 @@ describe.each(servers)('on $name', server => {
       expect(errors[1]?.headers).toEqual({ 'Cache-Control': 'no-store' })
     })
 
-    it('tells of what other limits have said as well', async () => {
+    it('puts the fields of the other limits on the error too', async () => {
       const server = await serve({
         app: [
           { limit: 9, window: '1m', name: 'outer', clock },
@@ -105,7 +105,7 @@ describe.each(servers)('on $name', server => {
         string,
         object,
       ][]),
-    )('%s is an error when it is made', async (_, options) => {
+    )('%s throws at construction', async (_, options) => {
       await expect(starting(options)).rejects.toMatchObject({
         code: 'SLUICE_INVALID_OPTION',
         option: 'throws',
@@ -134,7 +134,7 @@ describe('the default answer to a refusal that is thrown', () => {
     expect(response.text).toMatch(body)
   })
 
-  test('is the status in words without a framework, and no warning', async () => {
+  test('is the reason phrase of the status without a framework, and no warning', async () => {
     const warnings: Error[] = []
     const note = (warning: Error) => warnings.push(warning)
     process.on('warning', note)

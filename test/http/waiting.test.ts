@@ -32,7 +32,7 @@ describe.each(servers)('on $name', server => {
     return server
   }
 
-  it('a short wait is waited out before the handler runs, and the figures are those after it', async () => {
+  it('a request waits before its handler runs, and the fields are those after the wait', async () => {
     const server = await serve({ app: [{ limiter: oneASecond(), key: () => 'all', maxWait: '2s' }] })
     await request(server.url).get('').expect(200)
     const held = request(server.url).get('').expect(200).then()
@@ -45,7 +45,7 @@ describe.each(servers)('on $name', server => {
     expect(server.handled).toBe(2)
   })
 
-  it('a leaky bucket holds requests without being told to, up to its capacity', async () => {
+  it('a leaky bucket makes requests wait without maxWait, up to its capacity', async () => {
     const limiter = createLimiter(leakyBucket({ limit: 1, window: '1s', capacity: 1 }), { clock })
     const server = await serve({ app: [{ limiter, key: () => 'all' }] })
     await request(server.url).get('').expect(200)
@@ -57,14 +57,14 @@ describe.each(servers)('on $name', server => {
     expect(server.handled).toBe(2)
   })
 
-  it('but not when it is told not to', async () => {
+  it('a leaky bucket with maxWait 0 refuses at once', async () => {
     const limiter = createLimiter(leakyBucket({ limit: 1, window: '1s', capacity: 1 }), { clock })
     const server = await serve({ app: [{ limiter, key: () => 'all', maxWait: 0 }] })
     await request(server.url).get('').expect(200)
     await request(server.url).get('').expect(429).expect('Retry-After', '1')
   })
 
-  it('a longer wait is refused at once, and takes nothing (S26, SGrondin/bottleneck#169)', async () => {
+  it('a request that would wait longer than maxWait is refused at once and takes no permit (S26, SGrondin/bottleneck#169)', async () => {
     const limiter = createLimiter(tokenBucket({ limit: 1, window: 800 }), { clock })
     const server = await serve({ app: [{ limiter, key: () => 'all', maxWait: 500 }] })
     await request(server.url).get('').expect(200)
@@ -73,7 +73,7 @@ describe.each(servers)('on $name', server => {
     expect(server.handled).toBe(1)
   })
 
-  it('a full line is refused at once', async () => {
+  it('a request is refused at once when the queue of its key is full', async () => {
     const limiter = oneASecond({ maxQueuePerKey: 1 })
     const server = await serve({ app: [{ limiter, key: () => 'all', maxWait: '10s' }] })
     await request(server.url).get('').expect(200)
@@ -84,7 +84,7 @@ describe.each(servers)('on $name', server => {
     await held
   })
 
-  it('a client that hangs up while it is held gives its permit back, and the handler never runs', async () => {
+  it('a client that disconnects while it waits gets its permit back, and the handler never runs', async () => {
     const limiter = oneASecond()
     const server = await serve({ app: [{ limiter, key: () => 'all', maxWait: '10s' }] })
     await request(server.url).get('').expect(200)
@@ -98,7 +98,7 @@ describe.each(servers)('on $name', server => {
     expect(server.errors).toEqual([])
   })
 
-  it('no permit is lost to many clients that hang up', async () => {
+  it('no permit is lost to many clients that disconnect while they wait', async () => {
     const limiter = oneASecond({ maxQueue: 2000, maxQueuePerKey: 2000, maxWait: Infinity })
     const key = () => 'all'
     const server = await serve({ app: [{ limiter, key, maxWait: '60s' }] })
@@ -116,7 +116,7 @@ describe.each(servers)('on $name', server => {
     expect(server.handled).toBe(2)
   }, 20_000)
 
-  it('who hangs up with requests behind one another on a connection gives every place back', async () => {
+  it('a client that disconnects with several requests in a pipeline leaves no waiter behind', async () => {
     const limiter = oneASecond()
     limiter.tryAcquire('all')
     const server = await serve({ app: [{ limiter, key: () => 'all', maxWait: '60s' }] })
@@ -129,7 +129,7 @@ describe.each(servers)('on $name', server => {
     expect(server.handled).toBe(0)
   })
 
-  it('closing the limiter ends the wait with a 503, not with a hang', async () => {
+  it('closing the limiter answers waiting requests with 503', async () => {
     const limiter = oneASecond()
     const server = await serve({ app: [{ limiter, key: () => 'all', maxWait: '10s' }] })
     await request(server.url).get('').expect(200)
@@ -141,7 +141,7 @@ describe.each(servers)('on $name', server => {
   })
 })
 
-test('a Fastify server that closes ends the waits of the requests it holds', async () => {
+test('a Fastify server that closes answers its waiting requests with 503', async () => {
   const app = Fastify()
   const own = { limiter: oneASecond(), key: () => 'all', maxWait: '10s' } as const
   await app.register(fastifyRateLimit, { limiter: oneASecond(), key: () => 'all', maxWait: '10s' })
@@ -159,7 +159,7 @@ test('a Fastify server that closes ends the waits of the requests it holds', asy
   expect(clock.alarms).toBe(0)
 })
 
-test.each(['61s', Infinity, -1, Number.NaN, 'soon'])('maxWait %o is refused when it is made', maxWait => {
+test.each(['61s', Infinity, -1, Number.NaN, 'soon'])('maxWait %o throws at construction', maxWait => {
   const make = () => rateLimit({ limit: 1, window: '1s', maxWait: maxWait as never })
   expect(make).toThrow(RangeError)
   expect(make).toThrow(/^maxWait: /)

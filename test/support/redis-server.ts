@@ -13,7 +13,7 @@ export interface RedisServer {
   resume(): void
   /** Ends it; its port stays that of this server. */
   stop(): Promise<void>
-  /** Starts it anew, without what it knew. */
+  /** Starts it again, without its data. */
   restart(): Promise<void>
 }
 

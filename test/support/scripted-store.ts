@@ -3,12 +3,12 @@ import { type AsyncStore, memoryStore } from '@sluice/core'
 import { guarded } from '@sluice/core/store'
 import { type LedgerVerb, laterLedger } from './later-ledger.js'
 
-/** What becomes of a call: `act` makes it in memory and returns the answer of a store that works. */
+/** What a call of the store does: `act` makes the call in memory and returns the answer of a working store. */
 export type Script = (act: () => unknown, verb: LedgerVerb) => unknown
 
-/** An asynchronous store that does as it is told, over one in memory. */
+/** An asynchronous store over one in memory, whose calls do what a script says. */
 export interface ScriptedStore extends AsyncStore {
-  /** What becomes of the calls from now on. */
+  /** The script of the calls from now on. */
   script: Script
   /** The calls so far. */
   readonly calls: LedgerVerb[]
@@ -56,7 +56,7 @@ export const failsAt =
   (act, verb) =>
     verbs.includes(verb) ? Promise.reject(DOWN) : works(act, verb)
 
-/** Does not answer before it is told to. */
+/** Answers when `answerNow` is called. */
 export function answersLate() {
   const due: (() => void)[] = []
   const script: Script = act =>
@@ -102,7 +102,7 @@ export const failures: readonly {
   },
 ]
 
-/** The promises that were rejected and that nobody looked at while `act` ran, and two turns after it. */
+/** The reasons of unhandled rejections while `act` runs, and two turns after it. */
 export async function unhandledDuring(act: () => Promise<unknown>): Promise<unknown[]> {
   const unhandled: unknown[] = []
   const note = (reason: unknown) => unhandled.push(reason)

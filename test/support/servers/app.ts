@@ -23,7 +23,7 @@ import type {
 } from '@sluice/core/http'
 
 /*
- * One way to write an app with rate limits, in no framework's words. Each framework has a factory that builds it.
+ * An app with rate limits that does not depend on a framework. Each framework has a factory that builds it.
  */
 
 /** What the requests of every framework have in common; callbacks of limits are given one. */
@@ -31,7 +31,7 @@ export interface AnyRequest {
   readonly headers: IncomingHttpHeaders
 }
 
-/** A rate limit in no framework's words. */
+/** A rate limit whose callbacks do not depend on a framework. */
 export type Limit = (
   | LimitDoor
   | LimiterDoor<[AnyRequest]>
@@ -50,7 +50,7 @@ type PolicyLimit = Without<PolicyOptions<[AnyRequest]>, 'refund'> & {
 }
 type Without<Options, Name extends string> = Options extends unknown ? Omit<Options, Name> : never
 
-/** The same in the words of a framework, in which what a callback is given first is a passage. */
+/** The same limit for a framework, with callbacks that get a passage first. */
 export function inWordsOf<Args extends readonly unknown[]>(
   limit: Limit,
   passageOf: (...exchange: Args) => Passage,
@@ -75,7 +75,7 @@ export interface Rate extends LimiterOptions<SyncStore | AsyncStore | undefined>
   readonly algorithm?: Algorithm
 }
 
-/** A way to say what limits. */
+/** A way to give a limit. */
 export interface Door {
   readonly name: string
   /** Whether it is given a limiter, which has options of its own. */
@@ -84,7 +84,7 @@ export interface Door {
   limitOf(rate: Rate, options?: Partial<Limit>): Limit
 }
 
-/** Every way to say the same: behind each of these doors the answers to a request are equal. */
+/** Every way to give the same limit. The answers to a request are the same with each. */
 export const doors: readonly Door[] = [
   door('a limit', false, rate => ratePolicy(rate)),
   door('a limiter', true, rate => ({ limiter: limiterOf(rate) })),
@@ -114,7 +114,7 @@ function ratePolicy({ limit, window, name, store, clock }: Rate): LimitDoor {
   return { limit, window, name, store, clock }
 }
 
-/** One that never refuses, and that no field tells of. */
+/** A hidden policy that never refuses. */
 function sparePolicy({ clock }: Rate) {
   return { limit: 1_000_000, window: '1s', name: 'spare', clock, hidden: true } as const
 }
