@@ -98,6 +98,17 @@ describe('figures', () => {
     expect(counts.get('n:ann')).toBe(4)
   })
 
+  test('a limit of 0 refuses for ever', async () => {
+    const { store } = setUp()
+    const never = createLimiter(fixedWindow({ limit: 0, window: '1m' }), { name: 'never', store })
+    const { allowed, remaining, retryAfterMs } = await never.tryAcquire('ann')
+    expect({ allowed, remaining, retryAfterMs }).toEqual({
+      allowed: false,
+      remaining: 0,
+      retryAfterMs: Infinity,
+    })
+  })
+
   test('without read, calls that do not count report that nothing remains', async () => {
     const { limiter } = setUp({ read: undefined })
     const free = await limiter.tryAcquire('ann', { cost: 0 })
