@@ -50,6 +50,14 @@ export default defineConfig(({ mode }) => ({
     reporters: ['default', './support/contract-table.ts'],
     execArgv: ['--expose-gc'],
     setupFiles: './support/each-test-hooks.ts',
+    coverage: {
+      provider: 'v8',
+      // The sources lie outside of this folder.
+      allowExternal: true,
+      include: ['**/packages/core/src/**'],
+      reporter: ['text-summary'],
+      thresholds: { lines: 97 },
+    },
     projects: (mode === 'long' ? [long] : [installed, alone, together]).map(test => ({
       extends: true,
       test,

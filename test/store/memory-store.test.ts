@@ -735,6 +735,26 @@ describe('slots', () => {
     )
   })
 
+  test('take little memory for few keys, and keep their lanes as they become many', () => {
+    const slots = new Slots(LANES)
+    const taken = [slots.take()]
+    expect(slots.pages[0]?.state.byteLength).toBeLessThan(4096)
+    const write = (slot: number) => {
+      const at = (slot % PAGE_SLOTS) * LANES
+      pageOf(slots, slot).state.fill(slot, at, at + LANES)
+    }
+    write(0)
+    while (taken.length < PAGE_SLOTS + 1) {
+      const slot = slots.take()
+      taken.push(slot)
+      write(slot)
+    }
+    for (const slot of taken) {
+      const at = (slot % PAGE_SLOTS) * LANES
+      expect([...pageOf(slots, slot).state.slice(at, at + LANES)]).toEqual(Array(LANES).fill(slot))
+    }
+  })
+
   describe('the cursor', () => {
     test('passes every slot in use within a round, and none that is free', () => {
       fc.assert(

@@ -39,18 +39,18 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   /** The limiters that this one combines; empty if it is not a combination. */
   readonly members: readonly LedgerLimiter<boolean>[] = []
   algorithm: AlgorithmInfo
-  private readonly isAsync: boolean
-  private readonly maxWaitUs: number | undefined
+  readonly #isAsync: boolean
+  readonly #maxWaitUs: number | undefined
   protected readonly waitingRoom: WaitingRoom<Async>
   /** How many calls wait for this limiter together with others, by key. */
-  private readonly sharing = new Map<string, number>()
-  private sharingAll = 0
+  readonly #sharing = new Map<string, number>()
+  #sharingAll = 0
   /** The rooms of those calls. */
-  private readonly sharedRooms = new Set<Room>()
-  private granted = 0
-  private refused = 0
-  private waited = 0
-  private storeErrors = 0
+  readonly #sharedRooms = new Set<Room>()
+  #granted = 0
+  #refused = 0
+  #waited = 0
+  #storeErrors = 0
 
   constructor({ name, algorithm, ledger, clock, maxWaitUs, bounds }: LimiterParts<Async>) {
     this.name = name
@@ -58,10 +58,10 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     this.ledger = ledger
     this.clock = clock
     this.bounds = bounds
-    this.isAsync = ledger.async
-    this.maxWaitUs = maxWaitUs
+    this.#isAsync = ledger.async
+    this.#maxWaitUs = maxWaitUs
     const bookable = () => this.algorithm.bookable
-    this.waitingRoom = new WaitingRoom({ name, clock, ledger, bookable, ...bounds, ...this.roomHooks() })
+    this.waitingRoom = new WaitingRoom({ name, clock, ledger, bookable, ...bounds, ...this.#roomHooks() })
   }
 
   /** On the prototype, so that an object which spreads a limiter is not taken for one. */
@@ -82,7 +82,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     const cost = costOf(options, ACQUIRE_OPTIONS)
     const answer = this.ledger.decide(key, cost, 0, true)
     // Without a closure on a synchronous store: most calls of most programs end here.
-    return this.isAsync
+    return this.#isAsync
       ? andThen<Async, Decision, Decision>(answer, decision => this.record(key, cost, decision))
       : (this.record(key, cost, answer as Decision) as Answer<Async, Decision>)
   }
@@ -90,7 +90,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   reserve(key: string, options?: ReserveOptions): Answer<Async, Reservation<Async>> {
     checkKey(key)
     const cost = costOf(options, RESERVE_OPTIONS)
-    const maxWaitUs = this.maxWaitUsOf(options)
+    const maxWaitUs = this.#maxWaitUsOf(options)
     if (maxWaitUs > 0 && !this.algorithm.bookable) throw notBookable(this.algorithm)
     return andThen<Async, Booked, Reservation<Async>>(this.ledger.book(key, cost, maxWaitUs), booked => {
       this.record(key, cost, booked?.decision)
@@ -111,7 +111,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   release(key: string, permits: number): Answer<Async, number> {
     checkKey(key)
     const answer = this.ledger.release(key, wholeNumber('permits', permits))
-    return andThen<Async, number, number>(answer, given => this.permitsReturned(key, given))
+    return andThen<Async, number, number>(answer, given => this.#permitsReturned(key, given))
   }
 
   drain(key: string): Answer<Async, number> {
@@ -125,7 +125,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   block(key: string, duration: Duration): Answer<Async, void> {
     checkKey(key)
     const forUs = spanToUs('block', duration)
-    return andThen<Async, void, void>(this.ledger.block(key, forUs), () => this.keyBlocked(key, forUs))
+    return andThen<Async, void, void>(this.ledger.block(key, forUs), () => this.#keyBlocked(key, forUs))
   }
 
   unblock(key: string): Answer<Async, void> {
@@ -139,7 +139,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     checkKey(key)
     return andThen<Async, void, void>(this.ledger.reset(key), () => {
       publish(RESET, { limiter: this.name, key })
-      this.rebook(key)
+      this.#rebook(key)
     })
   }
 
@@ -149,21 +149,30 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
       this.algorithm = algorithm
       const { name, policy } = algorithm
       publish(UPDATE, { limiter: this.name, algorithm: name, policy })
-      this.rebook()
+      this.#rebook()
     })
   }
 
   stats(): LimiterStats {
-    const { name, granted, refused, waited, storeErrors } = this
+    const { name } = this
     const { keys, forgotten } = this.ledger
-    const rooms: Room[] = [this.waitingRoom, ...this.sharedRooms]
+    const rooms: Room[] = [this.waitingRoom, ...this.#sharedRooms]
     const waiting = rooms.reduce((sum, { occupied }) => sum + occupied, 0)
-    return { name, granted, refused, waited, waiting, keys, forgotten, storeErrors }
+    return {
+      name,
+      granted: this.#granted,
+      refused: this.#refused,
+      waited: this.#waited,
+      waiting,
+      keys,
+      forgotten,
+      storeErrors: this.#storeErrors,
+    }
   }
 
   close(): void {
     this.waitingRoom.close()
-    for (const room of this.sharedRooms) room.close()
+    for (const room of this.#sharedRooms) room.close()
   }
 
   /** What `console.log` shows: no keys, because they may be personal data. */
@@ -193,7 +202,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     const cost = costOf(options, WAIT_OPTIONS)
     const { signal, unref = false } = options
     if (signal !== undefined) having('throwIfAborted', 'signal', signal, 'an AbortSignal')
-    const ask = { cost, maxWaitUs: this.maxWaitUsOf(options), signal, keepsAlive: !unref }
+    const ask = { cost, maxWaitUs: this.#maxWaitUsOf(options), signal, keepsAlive: !unref }
     if (this.isClosed) this.waitingRoom.close()
     try {
       const booked = await this.waitingRoom.acquire(key, ask)
@@ -229,14 +238,14 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   /** Gives back the permits of a booking, as far as they have not refilled by themselves. */
   giveBack(key: string, booking: Booking, verb: 'cancel' | 'refund' = 'refund'): Answer<Async, number> {
     return andThen<Async, number, number>(this.ledger[verb](key, booking), permits =>
-      this.permitsReturned(key, permits),
+      this.#permitsReturned(key, permits),
     )
   }
 
   /** Counts a refusal on a ladder. Returns how long the key is blocked now, in microseconds. */
   strike(key: string, ladder: Ladder): Answer<Async, number> {
     return andThen<Async, number, number>(this.ledger.strike(key, ladder), leftUs => {
-      if (leftUs > 0) this.keyBlocked(key, leftUs)
+      if (leftUs > 0) this.#keyBlocked(key, leftUs)
       return leftUs
     })
   }
@@ -246,8 +255,8 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   /** Counts a decision and publishes it. */
   record<D extends Decision>(key: string, cost: number, decision: D): D {
     checkDecision(decision)
-    if (decision.allowed) this.granted++
-    else this.refused++
+    if (decision.allowed) this.#granted++
+    else this.#refused++
     // Not by `publish`: without subscribers, a decision need not make a message.
     if (DECISION.hasSubscribers) DECISION.publish({ limiter: this.name, key, cost, decision })
     return decision
@@ -255,32 +264,32 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 
   /** Counts a grant after a wait. */
   countWait(): void {
-    this.waited++
+    this.#waited++
   }
 
   /** Counts a failed call to the store and publishes the error. */
   failed(error: unknown): void {
-    this.storeErrors++
+    this.#storeErrors++
     publish(STORE_ERROR, { limiter: this.name, error })
   }
 
-  private keyBlocked(key: string, forUs: number): void {
+  #keyBlocked(key: string, forUs: number): void {
     publish(BLOCK, { limiter: this.name, key, forMs: forUs / 1000 })
-    this.rebook(key)
+    this.#rebook(key)
   }
 
   /** Publishes that permits were given back, and offers them to the waiting calls. Returns `permits`. */
-  private permitsReturned(key: string, permits: number): number {
+  #permitsReturned(key: string, permits: number): number {
     if (permits > 0) {
       publish(RELEASE, { limiter: this.name, key, permits })
-      this.rebook(key)
+      this.#rebook(key)
     }
     return permits
   }
 
   // Waiting, alone and together with other limiters.
 
-  private roomHooks() {
+  #roomHooks() {
     return {
       onWait: (key: string, cost: number, waitMs: number) => {
         publish(WAIT, { limiter: this.name, key, cost, waitMs })
@@ -304,33 +313,33 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 
   /** Counts a call that begins or ends to wait for a key of this limiter together with others. */
   countSharing(key: string, change: 1 | -1): void {
-    const count = (this.sharing.get(key) ?? 0) + change
-    if (count === 0) this.sharing.delete(key)
-    else this.sharing.set(key, count)
-    this.sharingAll += change
+    const count = (this.#sharing.get(key) ?? 0) + change
+    if (count === 0) this.#sharing.delete(key)
+    else this.#sharing.set(key, count)
+    this.#sharingAll += change
   }
 
   /** Whether as many calls wait for this limiter together with others as may wait for it alone. */
   isShared(key: string): boolean {
     const { maxQueue, maxQueuePerKey } = this.bounds
-    return this.sharingAll >= maxQueue || (this.sharing.get(key) ?? 0) >= maxQueuePerKey
+    return this.#sharingAll >= maxQueue || (this.#sharing.get(key) ?? 0) >= maxQueuePerKey
   }
 
   /** Adds or removes a room in which calls wait for this limiter together with others. */
   share(room: Room, waits: boolean): void {
-    if (waits) this.sharedRooms.add(room)
-    else this.sharedRooms.delete(room)
+    if (waits) this.#sharedRooms.add(room)
+    else this.#sharedRooms.delete(room)
   }
 
   /** Books the waiting calls again, of one key or all, because the state that they were booked on has changed. */
-  private rebook(key?: string): void {
+  #rebook(key?: string): void {
     this.waitingRoom.rebook(key)
-    for (const room of this.sharedRooms) room.rebook()
+    for (const room of this.#sharedRooms) room.rebook()
   }
 
-  private maxWaitUsOf(options: ReserveOptions | undefined): number {
+  #maxWaitUsOf(options: ReserveOptions | undefined): number {
     if (options?.maxWait !== undefined) return waitToUs('maxWait', options.maxWait)
-    return this.maxWaitUs ?? (this.algorithm.policy.maxWaitMs ?? Infinity) * 1000
+    return this.#maxWaitUs ?? (this.algorithm.policy.maxWaitMs ?? Infinity) * 1000
   }
 }
 

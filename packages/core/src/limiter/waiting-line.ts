@@ -72,92 +72,92 @@ interface Waiter extends Ask {
 
 /** The waiting calls of one key. */
 export class Line<Async extends boolean> {
-  private readonly key: string
-  private readonly room: LineOwner<Async>
-  private readonly host: WaitingHost<Async>
+  readonly #key: string
+  readonly #room: LineOwner<Async>
+  readonly #host: WaitingHost<Async>
   /** The line begins at `front`; the waiters before it have been served. */
-  private waiters: Waiter[] = []
-  private front = 0
+  #waiters: Waiter[] = []
+  #front = 0
   /** How many waiters have left and are still in the array. */
-  private leavers = 0
+  #leavers = 0
   /** How many calls wait here, or are being decided and may have to wait. */
-  private occupied = 0
+  #occupied = 0
   /** How many waiters keep the process alive. */
-  private keepers = 0
-  private alarm: (Alarm & { readonly atUs: number; readonly keepsAlive: boolean }) | undefined
-  private moving: Promise<void> | undefined
-  private moveIsDue = false
+  #keepers = 0
+  #alarm: (Alarm & { readonly atUs: number; readonly keepsAlive: boolean }) | undefined
+  #moving: Promise<void> | undefined
+  #moveIsDue = false
   /** Whether all bookings have to be made again. */
-  private isOutdated = false
+  #isOutdated = false
   /** Whether a waiter has left, or the alarm has rung, during a move. */
-  private movesAgain = false
+  #movesAgain = false
 
   constructor(key: string, room: LineOwner<Async>) {
-    this.key = key
-    this.room = room
-    this.host = room.host
+    this.#key = key
+    this.#room = room
+    this.#host = room.host
   }
 
   acquire(ask: Ask): Promise<Booked> {
     return new Promise((resolve, reject) => {
-      const sinceUs = this.host.clock.nowUs()
+      const sinceUs = this.#host.clock.nowUs()
       const waiter: Waiter = {
         ...ask,
         resolve,
         reject,
         sinceUs,
         deadlineUs: sinceUs + ask.maxWaitUs,
-        onAbort: () => this.leave(waiter, ask.signal?.reason),
+        onAbort: () => this.#leave(waiter, ask.signal?.reason),
         booking: undefined,
         atUs: Infinity,
         gone: false,
       }
-      this.enter(waiter)
+      this.#enter(waiter)
     })
   }
 
   close(): void {
-    for (const waiter of this.queue()) if (!waiter.gone) this.leave(waiter, closedError(this.host.name))
-    this.move()
+    for (const waiter of this.#queue()) if (!waiter.gone) this.#leave(waiter, closedError(this.#host.name))
+    this.#move()
   }
 
   rebook(): void {
-    if (this.first() === undefined) return
-    this.isOutdated = true
-    this.move()
+    if (this.#first() === undefined) return
+    this.#isOutdated = true
+    this.#move()
   }
 
   /** Asks the store for the first time; on a synchronous store, within the caller's tick. */
-  private enter(waiter: Waiter): void {
-    this.occupy(1)
-    if (this.moveIsDue) this.move()
-    const { maxQueue, maxQueuePerKey } = this.host
+  #enter(waiter: Waiter): void {
+    this.#occupy(1)
+    if (this.#moveIsDue) this.#move()
+    const { maxQueue, maxQueuePerKey } = this.#host
     const isFull =
-      this.occupied > maxQueuePerKey ||
-      this.room.occupied > maxQueue ||
-      this.host.isCrowded?.(this.key) === true
-    if (this.moving !== undefined) {
-      this.moving.then(() => {
-        this.occupy(-1)
-        this.enter(waiter)
+      this.#occupied > maxQueuePerKey ||
+      this.#room.occupied > maxQueue ||
+      this.#host.isCrowded?.(this.#key) === true
+    if (this.#moving !== undefined) {
+      this.#moving.then(() => {
+        this.#occupy(-1)
+        this.#enter(waiter)
       })
       return
     }
     // Without bookings, a new call must not take permits before the calls that are waiting already.
-    const standsBehind = !this.host.bookable() && this.front < this.waiters.length
+    const standsBehind = !this.#host.bookable() && this.#front < this.#waiters.length
     const answered = (booked: Booked) => {
-      this.admit(waiter, booked, isFull, standsBehind)
-      this.occupy(-1)
-      this.tidy()
+      this.#admit(waiter, booked, isFull, standsBehind)
+      this.#occupy(-1)
+      this.#tidy()
     }
     const failed = (error: unknown) => {
-      this.occupy(-1)
+      this.#occupy(-1)
       waiter.reject(error)
-      this.tidy()
+      this.#tidy()
     }
     let answer: Answer<Async, Booked>
     try {
-      answer = this.firstAsk(waiter, isFull, standsBehind)
+      answer = this.#firstAsk(waiter, isFull, standsBehind)
     } catch (error) {
       failed(error)
       return
@@ -166,147 +166,147 @@ export class Line<Async extends boolean> {
     else answered(answer)
   }
 
-  private firstAsk(waiter: Waiter, isFull: boolean, standsBehind: boolean): Answer<Async, Booked> {
-    const { ledger } = this.host
+  #firstAsk(waiter: Waiter, isFull: boolean, standsBehind: boolean): Answer<Async, Booked> {
+    const { ledger } = this.#host
     if (standsBehind)
-      return andThen<Async, Decision, Booked>(ledger.decide(this.key, waiter.cost, 0, false), decision => ({
-        decision: this.behindFirst(decision),
+      return andThen<Async, Decision, Booked>(ledger.decide(this.#key, waiter.cost, 0, false), decision => ({
+        decision: this.#behindFirst(decision),
       }))
-    return ledger.book(this.key, waiter.cost, isFull || !this.host.bookable() ? 0 : waiter.maxWaitUs)
+    return ledger.book(this.#key, waiter.cost, isFull || !this.#host.bookable() ? 0 : waiter.maxWaitUs)
   }
 
-  private admit(waiter: Waiter, { decision, booking }: Booked, isFull: boolean, standsBehind: boolean): void {
-    if (waiter.signal?.aborted || this.room.closed) {
-      waiter.reject(waiter.signal?.aborted ? waiter.signal.reason : closedError(this.host.name))
-      if (booking !== undefined) this.giveBack(booking)
+  #admit(waiter: Waiter, { decision, booking }: Booked, isFull: boolean, standsBehind: boolean): void {
+    if (waiter.signal?.aborted || this.#room.closed) {
+      waiter.reject(waiter.signal?.aborted ? waiter.signal.reason : closedError(this.#host.name))
+      if (booking !== undefined) this.#giveBack(booking)
     } else if (decision.allowed && decision.waitUs === 0 && !standsBehind) {
       waiter.resolve({ decision, booking })
-    } else if (isFull || !this.mayWait(waiter, decision)) {
-      waiter.reject(this.refused(decision, isFull))
+    } else if (isFull || !this.#mayWait(waiter, decision)) {
+      waiter.reject(this.#refused(decision, isFull))
     } else {
       waiter.booking = booking
-      waiter.atUs = this.host.clock.nowUs() + decision.waitUs
-      this.host.onWait(this.key, waiter.cost, decision.waitMs)
-      this.join(waiter)
+      waiter.atUs = this.#host.clock.nowUs() + decision.waitUs
+      this.#host.onWait(this.#key, waiter.cost, decision.waitMs)
+      this.#join(waiter)
     }
   }
 
-  private mayWait({ maxWaitUs }: Waiter, decision: Decision): boolean {
+  #mayWait({ maxWaitUs }: Waiter, decision: Decision): boolean {
     const { allowed, waitUs } = decision
-    if (this.host.bookable()) return allowed
+    if (this.#host.bookable()) return allowed
     return waitUs <= maxWaitUs && waitUs < Infinity && !isBlocked(decision)
   }
 
-  private join(waiter: Waiter): void {
-    this.waiters.push(waiter)
-    this.occupy(1)
-    this.host.onStanding?.(this.key, 1)
-    if (waiter.keepsAlive) this.keepers++
+  #join(waiter: Waiter): void {
+    this.#waiters.push(waiter)
+    this.#occupy(1)
+    this.#host.onStanding?.(this.#key, 1)
+    if (waiter.keepsAlive) this.#keepers++
     waiter.signal?.addEventListener('abort', waiter.onAbort)
-    this.arm()
+    this.#arm()
   }
 
   /** Ends a wait; the next move takes the waiter out of the array. */
-  private release(waiter: Waiter): void {
+  #release(waiter: Waiter): void {
     waiter.gone = true
-    this.occupy(-1)
-    this.host.onStanding?.(this.key, -1)
-    if (waiter.keepsAlive) this.keepers--
+    this.#occupy(-1)
+    this.#host.onStanding?.(this.#key, -1)
+    if (waiter.keepsAlive) this.#keepers--
     waiter.signal?.removeEventListener('abort', waiter.onAbort)
   }
 
-  private leave(waiter: Waiter, reason: unknown): void {
-    this.dismiss(waiter, reason)
-    if (this.moveIsDue) return
+  #leave(waiter: Waiter, reason: unknown): void {
+    this.#dismiss(waiter, reason)
+    if (this.#moveIsDue) return
     // Waiters that leave in one tick are handled together.
-    this.moveIsDue = true
-    queueMicrotask(() => this.move())
+    this.#moveIsDue = true
+    queueMicrotask(() => this.#move())
   }
 
   /** Brings the line up to date: moves waiters up, serves those that are due, and sets the alarm for the next one. */
-  private move(): void {
-    this.moveIsDue = false
-    if (this.moving !== undefined) {
-      this.movesAgain = true
+  #move(): void {
+    this.#moveIsDue = false
+    if (this.#moving !== undefined) {
+      this.#movesAgain = true
       return
     }
     let later: Promise<void> | undefined
     try {
-      later = drive(this.steps())
+      later = drive(this.#steps())
     } catch (error) {
-      this.fail(error)
+      this.#fail(error)
     }
     const ended = () => {
-      this.moving = undefined
-      if (this.movesAgain) {
-        this.movesAgain = false
-        this.move()
-      } else this.tidy()
+      this.#moving = undefined
+      if (this.#movesAgain) {
+        this.#movesAgain = false
+        this.#move()
+      } else this.#tidy()
     }
     if (later === undefined) ended()
-    else this.moving = later.catch(error => this.fail(error)).then(ended)
+    else this.#moving = later.catch(error => this.#fail(error)).then(ended)
   }
 
-  private *steps(): Steps {
+  *#steps(): Steps {
     do {
-      if (this.leavers > 0 || this.isOutdated) yield* this.moveUp()
-      yield* this.host.bookable() ? this.serveDue() : this.askAgain()
-    } while (this.leavers > 0 || this.isOutdated)
-    this.arm()
+      if (this.#leavers > 0 || this.#isOutdated) yield* this.#moveUp()
+      yield* this.#host.bookable() ? this.#serveDue() : this.#askAgain()
+    } while (this.#leavers > 0 || this.#isOutdated)
+    this.#arm()
   }
 
   /**
    * Gives bookings back, the last one first, and makes them again in order: all of them if the line is outdated, else those
    * from the first waiter that has left.
    */
-  private *moveUp(): Steps {
-    const queue = this.queue()
-    const nowUs = this.host.clock.nowUs()
-    const from = this.isOutdated ? 0 : queue.findIndex(waiter => waiter.gone)
-    this.isOutdated = false
+  *#moveUp(): Steps {
+    const queue = this.#queue()
+    const nowUs = this.#host.clock.nowUs()
+    const from = this.#isOutdated ? 0 : queue.findIndex(waiter => waiter.gone)
+    this.#isOutdated = false
     const isMovable = (waiter: Waiter) => waiter.gone || waiter.atUs > nowUs || waiter.booking === undefined
     const movable = queue.slice(from).filter(isMovable)
     for (const waiter of movable.toReversed()) {
       if (waiter.booking === undefined) continue
-      yield this.host.ledger.refund(this.key, waiter.booking)
+      yield this.#host.ledger.refund(this.#key, waiter.booking)
       waiter.booking = undefined
     }
     for (const waiter of movable) {
       if (waiter.gone) continue
-      if (!this.host.bookable()) {
+      if (!this.#host.bookable()) {
         waiter.atUs = nowUs
         continue
       }
-      const leftUs = Math.max(waiter.deadlineUs - this.host.clock.nowUs(), 0)
-      const { decision, booking } = (yield this.host.ledger.book(this.key, waiter.cost, leftUs)) as Booked
+      const leftUs = Math.max(waiter.deadlineUs - this.#host.clock.nowUs(), 0)
+      const { decision, booking } = (yield this.#host.ledger.book(this.#key, waiter.cost, leftUs)) as Booked
       waiter.booking = booking
-      waiter.atUs = this.host.clock.nowUs() + decision.waitUs
-      if (!decision.allowed && !waiter.gone) this.dismiss(waiter, this.refused(decision, false))
+      waiter.atUs = this.#host.clock.nowUs() + decision.waitUs
+      if (!decision.allowed && !waiter.gone) this.#dismiss(waiter, this.#refused(decision, false))
     }
-    this.prune()
+    this.#prune()
   }
 
   /** Serves the waiters whose instant has come. */
-  private *serveDue(): Steps {
-    const nowUs = this.host.clock.nowUs()
+  *#serveDue(): Steps {
+    const nowUs = this.#host.clock.nowUs()
     for (
-      let first = this.first();
+      let first = this.#first();
       first !== undefined && !first.gone && first.atUs <= nowUs;
-      first = this.first()
+      first = this.#first()
     ) {
-      const figures = (yield this.host.ledger.decide(this.key, 0, 0, false)) as Decision
+      const figures = (yield this.#host.ledger.decide(this.#key, 0, 0, false)) as Decision
       if (first.gone) return
-      this.removeFirst(first)
+      this.#removeFirst(first)
       first.resolve({ decision: figures.waited(nowUs - first.sinceUs), booking: first.booking })
     }
   }
 
   /** Asks the store again for the first waiter, if it is time; refuses the waiters whose deadline has come. */
-  private *askAgain(): Steps {
-    for (let first = this.first(); first !== undefined && !first.gone; first = this.first()) {
-      const nowUs = this.host.clock.nowUs()
+  *#askAgain(): Steps {
+    for (let first = this.#first(); first !== undefined && !first.gone; first = this.#first()) {
+      const nowUs = this.#host.clock.nowUs()
       if (first.atUs > nowUs) break
-      const { decision, booking } = (yield this.host.ledger.book(this.key, first.cost, 0)) as Booked
+      const { decision, booking } = (yield this.#host.ledger.book(this.#key, first.cost, 0)) as Booked
       if (first.gone) {
         // The waiter has left meanwhile; the next move gives its booking back.
         first.booking = booking
@@ -314,78 +314,78 @@ export class Line<Async extends boolean> {
       }
       first.atUs = nowUs + decision.retryAfterUs
       if (decision.allowed) {
-        this.removeFirst(first)
+        this.#removeFirst(first)
         first.resolve({ decision: decision.waited(nowUs - first.sinceUs), booking })
       } else if (first.atUs > first.deadlineUs || first.atUs === Infinity || isBlocked(decision)) {
-        this.removeFirst(first)
-        first.reject(this.refused(decision, false))
+        this.#removeFirst(first)
+        first.reject(this.#refused(decision, false))
       } else break
     }
-    for (const waiter of this.queue()) {
-      if (waiter.gone || waiter.deadlineUs > this.host.clock.nowUs()) continue
-      const decision = (yield this.host.ledger.decide(this.key, waiter.cost, 0, false)) as Decision
-      if (!waiter.gone) this.dismiss(waiter, this.refused(this.behindFirst(decision), false))
+    for (const waiter of this.#queue()) {
+      if (waiter.gone || waiter.deadlineUs > this.#host.clock.nowUs()) continue
+      const decision = (yield this.#host.ledger.decide(this.#key, waiter.cost, 0, false)) as Decision
+      if (!waiter.gone) this.#dismiss(waiter, this.#refused(this.#behindFirst(decision), false))
     }
-    if (this.leavers > 0) this.prune()
+    if (this.#leavers > 0) this.#prune()
   }
 
   /** A decision for a call behind the first waiter: refused at least until that one asks again. */
-  private behindFirst(decision: Decision): Decision {
-    const untilFirstUs = (this.first()?.atUs ?? 0) - this.host.clock.nowUs()
+  #behindFirst(decision: Decision): Decision {
+    const untilFirstUs = (this.#first()?.atUs ?? 0) - this.#host.clock.nowUs()
     return decision.allowed || decision.waitUs < untilFirstUs
       ? decision.refusedFor(Math.max(untilFirstUs, 1))
       : decision
   }
 
-  private first(): Waiter | undefined {
-    return this.waiters[this.front]
+  #first(): Waiter | undefined {
+    return this.#waiters[this.#front]
   }
 
   /** The waiters in order. Those that have left may still be among them. */
-  private queue(): Waiter[] {
-    return this.waiters.slice(this.front)
+  #queue(): Waiter[] {
+    return this.#waiters.slice(this.#front)
   }
 
   /** Takes the first waiter out of the line. */
-  private removeFirst(first: Waiter): void {
-    this.release(first)
-    this.front++
+  #removeFirst(first: Waiter): void {
+    this.#release(first)
+    this.#front++
     // Rarely, so that the cost per waiter does not grow with the length of the line.
-    if (this.front >= 1024 && this.front * 2 >= this.waiters.length) this.prune()
+    if (this.#front >= 1024 && this.#front * 2 >= this.#waiters.length) this.#prune()
   }
 
   /** Takes the waiters out of the array that have left and have no booking. */
-  private prune(): void {
-    this.waiters = this.queue().filter(waiter => !waiter.gone || waiter.booking !== undefined)
-    this.front = 0
-    this.leavers = this.waiters.filter(waiter => waiter.gone).length
+  #prune(): void {
+    this.#waiters = this.#queue().filter(waiter => !waiter.gone || waiter.booking !== undefined)
+    this.#front = 0
+    this.#leavers = this.#waiters.filter(waiter => waiter.gone).length
   }
 
   /** Sets the alarm for the next instant at which there is something to do. */
-  private arm(): void {
-    let atUs = this.first()?.atUs ?? Infinity
-    if (!this.host.bookable()) for (const { deadlineUs } of this.queue()) atUs = Math.min(atUs, deadlineUs)
-    const keepsAlive = this.keepers > 0
-    if (this.alarm?.atUs === atUs && this.alarm.keepsAlive === keepsAlive) return
-    this.alarm?.cancel()
-    this.alarm = undefined
+  #arm(): void {
+    let atUs = this.#first()?.atUs ?? Infinity
+    if (!this.#host.bookable()) for (const { deadlineUs } of this.#queue()) atUs = Math.min(atUs, deadlineUs)
+    const keepsAlive = this.#keepers > 0
+    if (this.#alarm?.atUs === atUs && this.#alarm.keepsAlive === keepsAlive) return
+    this.#alarm?.cancel()
+    this.#alarm = undefined
     if (atUs === Infinity) return
     const ring = () => {
-      this.alarm = undefined
-      this.move()
+      this.#alarm = undefined
+      this.#move()
     }
-    const alarm = setAlarm(this.host.clock, atUs, ring, keepsAlive)
-    this.alarm = { atUs, keepsAlive, cancel: () => alarm.cancel() }
+    const alarm = setAlarm(this.#host.clock, atUs, ring, keepsAlive)
+    this.#alarm = { atUs, keepsAlive, cancel: () => alarm.cancel() }
   }
 
   /** Ends a wait and rejects its call. */
-  private dismiss(waiter: Waiter, reason: unknown): void {
-    this.release(waiter)
-    this.leavers++
+  #dismiss(waiter: Waiter, reason: unknown): void {
+    this.#release(waiter)
+    this.#leavers++
     waiter.reject(reason)
   }
 
-  private refused(decision: Decision, isFull: boolean): RateLimitedError {
+  #refused(decision: Decision, isFull: boolean): RateLimitedError {
     const { waitUs } = decision
     const tooLong =
       waitUs === Infinity ? 'the cost can never be granted' : 'the wait would be longer than maxWait'
@@ -394,37 +394,37 @@ export class Line<Async extends boolean> {
       : isBlocked(decision)
         ? 'the key is blocked'
         : tooLong
-    return new RateLimitedError(this.host.name, this.key, decision, reason)
+    return new RateLimitedError(this.#host.name, this.#key, decision, reason)
   }
 
-  private giveBack(booking: Booking): void {
-    const given = this.host.ledger.refund(this.key, booking)
+  #giveBack(booking: Booking): void {
+    const given = this.#host.ledger.refund(this.#key, booking)
     // No call waits for the answer; the store reports its failures itself.
     if (isPromise(given)) given.then(undefined, () => {})
   }
 
   /** Rejects all waiters when the store has failed during a move; otherwise they would wait for ever. */
-  private fail(error: unknown): void {
-    for (const waiter of this.queue()) {
+  #fail(error: unknown): void {
+    for (const waiter of this.#queue()) {
       if (waiter.gone) continue
-      this.release(waiter)
+      this.#release(waiter)
       waiter.reject(error)
     }
-    this.waiters = []
-    this.front = 0
-    this.leavers = 0
-    this.arm()
+    this.#waiters = []
+    this.#front = 0
+    this.#leavers = 0
+    this.#arm()
   }
 
-  private occupy(change: number): void {
-    this.occupied += change
-    this.room.occupy(change)
+  #occupy(change: number): void {
+    this.#occupied += change
+    this.#room.occupy(change)
   }
 
   /** Removes the line from the room when it is empty. */
-  private tidy(): void {
-    if (this.occupied === 0 && this.first() === undefined && this.moving === undefined)
-      this.room.forget(this.key, this)
+  #tidy(): void {
+    if (this.#occupied === 0 && this.#first() === undefined && this.#moving === undefined)
+      this.#room.forget(this.#key, this)
   }
 }
 

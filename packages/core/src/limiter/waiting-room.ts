@@ -16,7 +16,7 @@ export class WaitingRoom<Async extends boolean> implements Room {
   /** How many calls wait, or are being decided and may have to wait. */
   occupied = 0
   closed = false
-  private readonly lines = new Map<string, Line<Async>>()
+  readonly #lines = new Map<string, Line<Async>>()
 
   constructor(host: WaitingHost<Async>) {
     this.host = host
@@ -30,25 +30,25 @@ export class WaitingRoom<Async extends boolean> implements Room {
       return Promise.resolve(
         andThen(this.host.ledger.decide(key, 0, 0, false), (decision: Decision) => ({ decision })),
       )
-    const line = this.lines.get(key) ?? new Line(key, this)
-    this.lines.set(key, line)
+    const line = this.#lines.get(key) ?? new Line(key, this)
+    this.#lines.set(key, line)
     return line.acquire(ask)
   }
 
   /** Ends every wait, and rejects later calls. */
   close(): void {
     this.closed = true
-    for (const line of this.lines.values()) line.close()
+    for (const line of this.#lines.values()) line.close()
   }
 
   /** Books the waiting calls again, of one key or all, because the state that they were booked on has changed. */
   rebook(key?: string): void {
-    const lines = key === undefined ? this.lines.values() : [this.lines.get(key)]
+    const lines = key === undefined ? this.#lines.values() : [this.#lines.get(key)]
     for (const line of lines) line?.rebook()
   }
 
   forget(key: string, line: Line<Async>): void {
-    if (this.lines.get(key) === line) this.lines.delete(key)
+    if (this.#lines.get(key) === line) this.#lines.delete(key)
   }
 
   occupy(change: number): void {

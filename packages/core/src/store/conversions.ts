@@ -26,14 +26,14 @@ export const VERSION_MASK = 255
 export class Conversions<A extends Convertible<A>> {
   /** The number of the current version. */
   number = 0
-  private versions: OptionsVersion<A>[]
+  #versions: OptionsVersion<A>[]
 
   constructor(algorithm: A) {
-    this.versions = [{ algorithm, sinceUs: 0, next: undefined }]
+    this.#versions = [{ algorithm, sinceUs: 0, next: undefined }]
   }
 
   get current(): OptionsVersion<A> {
-    return this.versions[this.number] as OptionsVersion<A>
+    return this.#versions[this.number] as OptionsVersion<A>
   }
 
   /** Whether every version number is taken. */
@@ -45,18 +45,18 @@ export class Conversions<A extends Convertible<A>> {
   add(algorithm: A, sinceUs: number): void {
     const version: OptionsVersion<A> = { algorithm, sinceUs, next: undefined }
     this.current.next = version
-    this.number = this.versions.push(version) - 1
+    this.number = this.#versions.push(version) - 1
   }
 
   /** Numbers the current version 0. No state of an earlier version may be left. */
   renumber(): void {
-    this.versions = [this.current]
+    this.#versions = [this.current]
     this.number = 0
   }
 
   /** Converts a state of the version with that number to the current version. */
   convert(state: Float64Array, at: number, number: number): void {
-    convertSince(this.versions[number] as OptionsVersion<A>, state, at)
+    convertSince(this.#versions[number] as OptionsVersion<A>, state, at)
   }
 }
 

@@ -39,20 +39,20 @@ export class KeyTable<A extends Kept<A>> {
   /** How many keys were ever inserted. */
   generations: number
   algorithm: A
-  private readonly lanes: number
-  private readonly slots: Slots
-  private readonly sweeper = new Cursor()
-  private readonly sampler = new Cursor()
-  private readonly conversions: Conversions<A>
-  private sweepsIn = SLOTS_PER_SWEEP
+  readonly #lanes: number
+  readonly #slots: Slots
+  readonly #sweeper = new Cursor()
+  readonly #sampler = new Cursor()
+  readonly #conversions: Conversions<A>
+  #sweepsIn = SLOTS_PER_SWEEP
 
   constructor(algorithm: A, generations = 0) {
     this.algorithm = algorithm
     this.generations = generations
-    this.lanes = algorithm.lanes
-    this.slots = new Slots(this.lanes + 1)
-    this.scratch = new Float64Array(this.lanes + 1)
-    this.conversions = new Conversions(algorithm)
+    this.#lanes = algorithm.lanes
+    this.#slots = new Slots(this.#lanes + 1)
+    this.scratch = new Float64Array(this.#lanes + 1)
+    this.#conversions = new Conversions(algorithm)
   }
 
   get size(): number {
@@ -60,38 +60,38 @@ export class KeyTable<A extends Kept<A>> {
   }
 
   get version(): OptionsVersion<A> {
-    return this.conversions.current
+    return this.#conversions.current
   }
 
   pageOf(slot: number): Page {
-    return this.slots.pages[slot >>> PAGE_BITS] as Page
+    return this.#slots.pages[slot >>> PAGE_BITS] as Page
   }
 
   /** Where the lanes of a slot start. Converts them to the current options first. */
   lanesAt(page: Page, slot: number): number {
-    const at = (slot & PAGE_MASK) * (this.lanes + 1)
-    const stamp = page.state[at + this.lanes] as number
-    if ((stamp & VERSION_MASK) !== this.conversions.number) this.convert(page.state, at, stamp)
+    const at = (slot & PAGE_MASK) * (this.#lanes + 1)
+    const stamp = page.state[at + this.#lanes] as number
+    if ((stamp & VERSION_MASK) !== this.#conversions.number) this.#convert(page.state, at, stamp)
     return at
   }
 
   generationAt(page: Page, at: number): number {
-    return Math.floor((page.state[at + this.lanes] as number) / (VERSION_MASK + 1))
+    return Math.floor((page.state[at + this.#lanes] as number) / (VERSION_MASK + 1))
   }
 
   copyOfLanes(page: Page, at: number): Float64Array {
-    return page.state.slice(at, at + this.lanes)
+    return page.state.slice(at, at + this.#lanes)
   }
 
   /** Gives a key a slot, with the lanes in `scratch`. */
   insert(key: string): number {
-    this.sweepsIn -= SLOTS_PER_NEW_KEY - 1
+    this.#sweepsIn -= SLOTS_PER_NEW_KEY - 1
     const copy = flatCopy(key)
-    const slot = this.slots.take()
+    const slot = this.#slots.take()
     const page = this.pageOf(slot)
     const index = slot & PAGE_MASK
-    this.scratch[this.lanes] = ++this.generations * (VERSION_MASK + 1) + this.conversions.number
-    page.state.set(this.scratch, index * (this.lanes + 1))
+    this.scratch[this.#lanes] = ++this.generations * (VERSION_MASK + 1) + this.#conversions.number
+    page.state.set(this.scratch, index * (this.#lanes + 1))
     page.keys[index] = copy
     this.slotOf.set(copy, slot)
     return slot
@@ -105,15 +105,15 @@ export class KeyTable<A extends Kept<A>> {
   removeSlot(slot: number): void {
     const page = this.pageOf(slot)
     const index = slot & PAGE_MASK
-    this.algorithm.forget?.(page.state, index * (this.lanes + 1))
+    this.algorithm.forget?.(page.state, index * (this.#lanes + 1))
     this.slotOf.delete(page.keys[index] as string)
-    this.slots.giveBack(slot)
+    this.#slots.giveBack(slot)
   }
 
   /** Counts a call. Returns whether `SLOTS_PER_SWEEP` slots are to be swept now. */
   isSweepDue(): boolean {
-    if (--this.sweepsIn > 0) return false
-    this.sweepsIn = SLOTS_PER_SWEEP
+    if (--this.#sweepsIn > 0) return false
+    this.#sweepsIn = SLOTS_PER_SWEEP
     return true
   }
 
@@ -123,7 +123,7 @@ export class KeyTable<A extends Kept<A>> {
    */
   sweep(restedBeforeUs: number, count: number): number {
     let firstUs = Infinity
-    this.sweeper.move(this.slots.pages, count, (page, slot) => {
+    this.#sweeper.move(this.#slots.pages, count, (page, slot) => {
       const restsAtUs = this.algorithm.restsAt(page.state, this.lanesAt(page, slot))
       if (restsAtUs <= restedBeforeUs) this.removeSlot(slot)
       else firstUs = Math.min(firstUs, restsAtUs)
@@ -142,9 +142,9 @@ export class KeyTable<A extends Kept<A>> {
     passesInUs: (state: Float64Array, at: number) => number,
   ): Candidate {
     const least = { table: this, slot: -1, load: Infinity, passesInUs: Infinity, nextSample: 0 }
-    const sampledFrom = this.sampler.next
+    const sampledFrom = this.#sampler.next
     let left = samples
-    this.sampler.move(this.slots.pages, Infinity, (page, slot) => {
+    this.#sampler.move(this.#slots.pages, Infinity, (page, slot) => {
       const at = this.lanesAt(page, slot)
       const load = this.algorithm.load(page.state, at, nowUs)
       const passes = load < 1 ? 0 : passesInUs(page.state, at)
@@ -155,36 +155,36 @@ export class KeyTable<A extends Kept<A>> {
       }
       return --left === 0 || load === 0
     })
-    least.nextSample = this.sampler.next
-    this.sampler.next = sampledFrom
+    least.nextSample = this.#sampler.next
+    this.#sampler.next = sampledFrom
     return least
   }
 
   skipSample({ nextSample }: Candidate): void {
-    this.sampler.next = nextSample
+    this.#sampler.next = nextSample
   }
 
   /** Starts a new version of the options. The keys keep what they have. */
   change(algorithm: A, nowUs: number): void {
-    if (this.conversions.isUsedUp) this.convertAll()
+    if (this.#conversions.isUsedUp) this.#convertAll()
     this.algorithm = algorithm
-    this.conversions.add(algorithm, nowUs)
+    this.#conversions.add(algorithm, nowUs)
   }
 
-  private convert(state: Float64Array, at: number, stamp: number): void {
+  #convert(state: Float64Array, at: number, stamp: number): void {
     const version = stamp & VERSION_MASK
-    this.conversions.convert(state, at, version)
-    state[at + this.lanes] = stamp - version + this.conversions.number
+    this.#conversions.convert(state, at, version)
+    state[at + this.#lanes] = stamp - version + this.#conversions.number
   }
 
   /** Converts every key, so that the version numbers can start at 0 again. */
-  private convertAll(): void {
+  #convertAll(): void {
     for (const slot of this.slotOf.values()) {
       const page = this.pageOf(slot)
-      const stampAt = this.lanesAt(page, slot) + this.lanes
-      page.state[stampAt] = (page.state[stampAt] as number) - this.conversions.number
+      const stampAt = this.lanesAt(page, slot) + this.#lanes
+      page.state[stampAt] = (page.state[stampAt] as number) - this.#conversions.number
     }
-    this.conversions.renumber()
+    this.#conversions.renumber()
   }
 }
 

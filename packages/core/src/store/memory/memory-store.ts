@@ -29,7 +29,7 @@ export interface MemoryStore extends SyncStore {
  * Makes a store in the memory of this process: synchronous, bounded, without timers.
  *
  * Each limiter on the store has up to `maxKeys` keys of its own, which are freed with the limiter. A key takes about 60
- * bytes plus its characters, in pages of 4,096 keys (130 kB). A key longer than 128 bytes is kept as its hash. A key is
+ * bytes plus its characters, in pages of 4,096 keys (130 kB; the first one grows). A key longer than 128 bytes is kept as its hash. A key is
  * forgotten once it has rested for the window, or for a second if that is longer. Throws a TypeError for a wrong type or
  * an unknown option, and a RangeError for `maxKeys` out of range.
  *

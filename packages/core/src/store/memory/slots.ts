@@ -1,25 +1,37 @@
 /*
  * Slots: the memory of a key table. A slot is a few float64 lanes and a key. Slots come in pages that are made when they
  * are needed, filled from the lowest number, and dropped when they are empty. One empty page is kept, so that a key that
- * comes and goes at the edge of a page does not make and drop a page each time.
+ * comes and goes at the edge of a page does not make and drop a page each time. The first page begins small and grows, so
+ * that a table of few keys takes little memory.
  */
 
 export const PAGE_BITS = 12
 export const PAGE_SLOTS = 1 << PAGE_BITS
 export const PAGE_MASK = PAGE_SLOTS - 1
 
+const FIRST_SLOTS = 64
+
 /** A page of slots; slot `index` has its lanes at `state[index * lanes]`. */
 export class Page {
-  readonly state: Float64Array
-  readonly keys: (string | undefined)[] = new Array(PAGE_SLOTS)
+  /** Replaced by a longer array when the page grows. */
+  state: Float64Array
+  readonly keys: (string | undefined)[]
   used = 0
   /** Slots from here on were never used. */
   untouched = 0
   /** The slot freed last, or -1; its lane 0 holds the number of the one freed before it. */
   freed = -1
 
-  constructor(lanes: number) {
-    this.state = new Float64Array(PAGE_SLOTS * lanes)
+  constructor(slots: number, lanes: number) {
+    this.state = new Float64Array(slots * lanes)
+    this.keys = new Array(slots)
+  }
+
+  /** Makes room for twice as many slots. */
+  grow(): void {
+    const { state } = this
+    this.state = new Float64Array(2 * state.length)
+    this.state.set(state)
   }
 }
 
@@ -39,12 +51,14 @@ export class Slots {
     let number = this.#lowestWithRoom
     while (this.pages[number]?.used === PAGE_SLOTS) number++
     this.#lowestWithRoom = number
-    const page = this.pages[number] ?? this.#newPage()
+    const page = this.pages[number] ?? this.#newPage(number === 0 ? FIRST_SLOTS : PAGE_SLOTS)
     this.pages[number] = page
     page.used++
     let index = page.freed
-    if (index === -1) index = page.untouched++
-    else page.freed = page.state[index * this.#lanes] as number
+    if (index === -1) {
+      index = page.untouched++
+      if (index * this.#lanes === page.state.length) page.grow()
+    } else page.freed = page.state[index * this.#lanes] as number
     return number * PAGE_SLOTS + index
   }
 
@@ -60,8 +74,8 @@ export class Slots {
     if (number < this.#lowestWithRoom) this.#lowestWithRoom = number
   }
 
-  #newPage(): Page {
-    const page = this.#spare ?? new Page(this.#lanes)
+  #newPage(slots: number): Page {
+    const page = this.#spare ?? new Page(slots, this.#lanes)
     this.#spare = undefined
     return page
   }
