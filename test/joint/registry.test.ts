@@ -124,7 +124,7 @@ describe('get', () => {
     expect(limits.get('search').policy.limit).toBe(10)
   })
 
-  test('uses the maxWait of the limiter for calls without one', async () => {
+  test('uses its maxWait for limiters created without one', async () => {
     const { clock, limits } = setUp({ algorithm: tokenBucket({ limit: 1, window: '1s' }), maxWait: '1s' })
     const log = logOf(clock)
     for (const limiter of [limits.get('patient'), limits.get('hasty', undefined, { maxWait: 0 })]) {
