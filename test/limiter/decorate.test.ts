@@ -140,8 +140,7 @@ describe('a limited function', () => {
   })
 })
 
-{
-  test('is thrown => describe('a refusal', () => {
+describe('a refusal', () => {
   test('is thrown before the function runs', () => {
     const { limiter } = setUp()
     const action = vi.fn()
@@ -513,16 +512,13 @@ describe('an invalid value returned by a callback', () => {
     expect(limiter.stats()).toMatchObject({ granted: 0, refused: 0, keys: 0 })
   })
 
-  test.each(faults)(
-    '%s rejects if the function is async, and charges nothing',
-    async (_, options, error) => {
-      const { limiter } = setUp()
-      const action = vi.fn()
-      expect(await rejectionOf(limited(limiter, options)(async () => action()))).toMatchObject(error)
-      expect(action).not.toHaveBeenCalled()
-      expect(limiter.stats()).toMatchObject({ granted: 0, refused: 0, keys: 0 })
-    },
-  )
+  test.each(faults)('%s rejects if the function is async, and charges nothing', async (_, options, error) => {
+    const { limiter } = setUp()
+    const action = vi.fn()
+    expect(await rejectionOf(limited(limiter, options)(async () => action()))).toMatchObject(error)
+    expect(action).not.toHaveBeenCalled()
+    expect(limiter.stats()).toMatchObject({ granted: 0, refused: 0, keys: 0 })
+  })
 
   test('an invalid signal rejects, and charges nothing', async () => {
     const { limiter } = setUp()
@@ -536,18 +532,21 @@ describe('an invalid value returned by a callback', () => {
     expect(limiter.stats()).toMatchObject({ granted: 0, keys: 0 })
   })
 
-  test.each(['key', 'cost', 'signal'])('an error thrown by %s reaches the caller, and nothing is charged', async option => {
-    const { limiter } = setUp()
-    const failure = new Error('no user')
-    const failing = () => {
-      throw failure
-    }
-    const action = vi.fn()
-    const call = limited(limiter, { maxWait: 0, [option]: failing })(action)
-    expect(await rejectionOf(call)).toBe(failure)
-    expect(action).not.toHaveBeenCalled()
-    expect(limiter.stats()).toMatchObject({ granted: 0, keys: 0 })
-  })
+  test.each(['key', 'cost', 'signal'])(
+    'an error thrown by %s reaches the caller, and nothing is charged',
+    async option => {
+      const { limiter } = setUp()
+      const failure = new Error('no user')
+      const failing = () => {
+        throw failure
+      }
+      const action = vi.fn()
+      const call = limited(limiter, { maxWait: 0, [option]: failing })(action)
+      expect(await rejectionOf(call)).toBe(failure)
+      expect(action).not.toHaveBeenCalled()
+      expect(limiter.stats()).toMatchObject({ granted: 0, keys: 0 })
+    },
+  )
 })
 
 describe('as a method decorator', () => {
