@@ -193,15 +193,15 @@ describe("onStoreError 'allow'", () => {
   })
 
   test('grants are counted, and their events carry the code', async () => {
-    const told: unknown[] = []
-    const onDecision = (event: unknown) => told.push(event)
+    const decisions: unknown[] = []
+    const onDecision = (event: unknown) => decisions.push(event)
     subscribe('sluice:decision', onDecision)
     try {
       const { store, limiter } = await setUp('allow')
-      told.length = 0
+      decisions.length = 0
       store.fault = () => Promise.reject(DOWN)
       const decision = await limiter.tryAcquire('k', { cost: 2 })
-      expect(told).toEqual([{ limiter: 'guarded', key: 'k', cost: 2, decision }])
+      expect(decisions).toEqual([{ limiter: 'guarded', key: 'k', cost: 2, decision }])
       expect(limiter.stats()).toMatchObject({ granted: 2, refused: 0, storeErrors: 1 })
     } finally {
       unsubscribe('sluice:decision', onDecision)
@@ -288,14 +288,14 @@ describe.each(['allow', 'refuse'] as const)("onStoreError '%s'", onStoreError =>
   )
 
   test('no release event is published for permits that were not given back', async () => {
-    const told: unknown[] = []
-    const onRelease = (event: unknown) => told.push(event)
+    const releases: unknown[] = []
+    const onRelease = (event: unknown) => releases.push(event)
     subscribe('sluice:release', onRelease)
     try {
       const { store, limiter, booking } = await setUp(onStoreError)
       store.fault = () => Promise.reject(DOWN)
       await Promise.all([booking.cancel(), limiter.release('k', 1)])
-      expect(told).toEqual([])
+      expect(releases).toEqual([])
     } finally {
       unsubscribe('sluice:release', onRelease)
     }
