@@ -196,7 +196,7 @@ describe('SLUICE_MADE_PER_REQUEST, for middleware', () => {
     expect(warnings).toEqual([])
   })
 
-  /** Creates `apps` apps and calls each at once, without a turn of the event loop in between. */
+  /** Creates apps and calls each at once, without a turn of the event loop in between. */
   const askAtOnce = (apps: number) => `
     import fastify from 'fastify'
     import { rateLimit } from '@sluice/fastify'
