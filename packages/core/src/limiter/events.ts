@@ -60,9 +60,17 @@ export function channelOf<Name extends keyof SluiceEvents>(name: Name): Channel<
   return diagnostics?.channel(name) ?? SILENT
 }
 
-/** Publishes a message if the channel has subscribers. */
-export function publish<Message>(channel: Channel<Message>, message: Message): void {
-  if (channel.hasSubscribers) channel.publish(message)
+const channels: { [Name in keyof SluiceEvents]?: Channel<unknown> } = {}
+
+/** Publishes an event about a limiter if it has subscribers. */
+export function publish<Name extends keyof SluiceEvents>(
+  name: Name,
+  limiter: string,
+  message: Omit<SluiceEvents[Name], 'limiter'>,
+): void {
+  channels[name] ??= channelOf(name)
+  const channel: Channel<unknown> = channels[name]
+  if (channel.hasSubscribers) channel.publish({ limiter, ...message })
 }
 
 const SILENT = { hasSubscribers: false, publish: () => {} }

@@ -8,7 +8,7 @@ import { checkCost, checkKey, checkOptions, having, wholeNumber } from '../share
 import { warnOnce } from '../shared/warnings.js'
 import type { Booked, Ledger } from '../store/store.js'
 import { noAnswer } from '../store/store-error.js'
-import { type Channel, channelOf } from './events.js'
+import { channelOf, publish } from './events.js'
 import type { AcquireOptions, Limiter, ReserveOptions, WaitOptions } from './limiter.js'
 import { LIMITER, LIMITER_VERSION } from './limiter-mark.js'
 import { isRateLimited } from './rate-limited-error.js'
@@ -66,7 +66,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
       ...bounds,
       ...sharing,
       bookable: () => this.algorithm.bookable,
-      onWait: (key, cost, waitMs) => this.#publish(WAIT, { key, cost, waitMs }),
+      onWait: (key, cost, waitMs) => publish('sluice:wait', this.name, { key, cost, waitMs }),
     })
   }
 
@@ -101,8 +101,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   }
 
   async acquire(key: string, options?: WaitOptions): Promise<Decision> {
-    const { decision } = await this.hold(key, options)
-    return decision
+    return (await this.hold(key, options)).decision
   }
 
   peek(key: string, options?: AcquireOptions): Answer<Async, Decision> {
@@ -119,7 +118,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   drain(key: string): Answer<Async, number> {
     checkKey(key)
     return andThen<Async, number, number>(this.ledger.drain(key), permits => {
-      this.#publish(DRAIN, { key, permits })
+      publish('sluice:drain', this.name, { key, permits })
       return permits
     })
   }
@@ -133,14 +132,14 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   unblock(key: string): Answer<Async, void> {
     checkKey(key)
     return andThen<Async, void, void>(this.ledger.unblock(key), () => {
-      this.#publish(UNBLOCK, { key })
+      publish('sluice:unblock', this.name, { key })
     })
   }
 
   reset(key: string): Answer<Async, void> {
     checkKey(key)
     return andThen<Async, void, void>(this.ledger.reset(key), () => {
-      this.#publish(RESET, { key })
+      publish('sluice:reset', this.name, { key })
       this.#rebook(key)
     })
   }
@@ -150,7 +149,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     return andThen<Async, void, void>(this.ledger.update(algorithm), () => {
       this.algorithm = algorithm
       const { name, policy } = algorithm
-      this.#publish(UPDATE, { algorithm: name, policy })
+      publish('sluice:update', this.name, { algorithm: name, policy })
       this.#rebook()
     })
   }
@@ -215,7 +214,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     checkDecision(decision)
     if (decision.allowed) this.#granted++
     else this.#refused++
-    // Not by `#publish`: without subscribers, a decision need not make a message.
+    // Not by `publish`: without subscribers, a decision need not make a message.
     if (DECISION.hasSubscribers) DECISION.publish({ limiter: this.name, key, cost, decision })
     return decision
   }
@@ -228,19 +227,19 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   /** Counts a failed call to the store and publishes the error. */
   failed(error: unknown): void {
     this.#storeErrors++
-    this.#publish(STORE_ERROR, { error })
+    publish('sluice:store-error', this.name, { error })
   }
 
   /** Publishes that a key was blocked, and decides again about the calls that wait for it. */
   keyBlocked(key: string, forUs: number): void {
-    this.#publish(BLOCK, { key, forMs: forUs / 1000 })
+    publish('sluice:block', this.name, { key, forMs: forUs / 1000 })
     this.#rebook(key)
   }
 
   /** Publishes that permits were given back, and offers them to the waiting calls. Returns `permits`. */
   #permitsReturned(key: string, permits: number): number {
     if (permits > 0) {
-      this.#publish(RELEASE, { key, permits })
+      publish('sluice:release', this.name, { key, permits })
       this.#rebook(key)
     }
     return permits
@@ -252,13 +251,6 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     for (const room of this.sharedRooms) room.rebook()
   }
 
-  #publish<Message extends { readonly limiter: string }>(
-    channel: Channel<Message>,
-    message: Omit<Message, 'limiter'>,
-  ): void {
-    if (channel.hasSubscribers) channel.publish({ limiter: this.name, ...message } as Message)
-  }
-
   #maxWaitUsOf(options: ReserveOptions | undefined): number {
     if (options?.maxWait !== undefined) return waitToUs('maxWait', options.maxWait)
     return this.#maxWaitUs ?? (this.algorithm.policy.maxWaitMs ?? Infinity) * 1000
@@ -266,14 +258,6 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 }
 
 const DECISION = channelOf('sluice:decision')
-const WAIT = channelOf('sluice:wait')
-const RELEASE = channelOf('sluice:release')
-const DRAIN = channelOf('sluice:drain')
-const BLOCK = channelOf('sluice:block')
-const UNBLOCK = channelOf('sluice:unblock')
-const RESET = channelOf('sluice:reset')
-const UPDATE = channelOf('sluice:update')
-const STORE_ERROR = channelOf('sluice:store-error')
 
 const ACQUIRE_OPTIONS = ['cost']
 const RESERVE_OPTIONS = ['cost', 'maxWait']
@@ -303,7 +287,7 @@ export function checkAlgorithm(algorithm: unknown): void {
 function notBookable({ name }: AlgorithmInfo): Error {
   return coded(
     new TypeError(
-      `reserve: ${name} cannot book permits ahead; use tryAcquire, acquire to wait, or reserve with maxWait 0`,
+      `reserve: ${name} cannot book permits ahead; use acquire, or maxWait: 0`,
     ),
     'SLUICE_NOT_BOOKABLE',
     'reserve',

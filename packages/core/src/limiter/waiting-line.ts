@@ -2,7 +2,7 @@ import type { Booking } from '../algorithms/algorithm.js'
 import type { Decision } from '../algorithms/decision.js'
 import { type Alarm, type Clock, setAlarm } from '../shared/clock.js'
 import { coded } from '../shared/errors.js'
-import { type Answer, andThen, isPromise } from '../shared/maybe-promise.js'
+import { isPromise } from '../shared/maybe-promise.js'
 import { isBlocked } from '../store/blocked.js'
 import type { Booked, Ledger } from '../store/store.js'
 import { RateLimitedError } from './rate-limited-error.js'
@@ -79,7 +79,7 @@ export class Line<Async extends boolean> {
   #occupied = 0
   /** How many waiters keep the process alive. */
   #keepers = 0
-  #alarm: (Alarm & { readonly atUs: number; readonly keepsAlive: boolean }) | undefined
+  #alarm: { readonly alarm: Alarm; readonly atUs: number; readonly keepsAlive: boolean } | undefined
   #moving: Promise<void> | undefined
   #moveIsDue = false
   /** Whether all bookings have to be made again. */
@@ -138,36 +138,27 @@ export class Line<Async extends boolean> {
       })
       return
     }
-    // Without bookings, a new call must not take permits before the calls that are waiting already.
-    const standsBehind = !this.#host.bookable() && this.#front < this.#waiters.length
-    const answered = (booked: Booked) => {
-      this.#admit(waiter, booked, isFull, standsBehind)
-      this.#occupy(-1)
-      this.#tidy()
-    }
-    const failed = (error: unknown) => {
-      this.#occupy(-1)
-      waiter.reject(error)
-      this.#tidy()
-    }
-    let answer: Answer<Async, Booked>
-    try {
-      answer = this.#firstAsk(waiter, isFull, standsBehind)
-    } catch (error) {
-      failed(error)
-      return
-    }
-    if (isPromise(answer)) answer.then(booked => answered(booked as Booked), failed)
-    else answered(answer)
+    drive(this.#firstSteps(waiter, isFull))
   }
 
-  #firstAsk(waiter: Waiter, isFull: boolean, standsBehind: boolean): Answer<Async, Booked> {
+  *#firstSteps(waiter: Waiter, isFull: boolean): Steps {
     const { ledger } = this.#host
-    if (standsBehind)
-      return andThen<Async, Decision, Booked>(ledger.decide(this.#key, waiter.cost, 0, false), decision => ({
-        decision: this.#behindFirst(decision),
-      }))
-    return ledger.book(this.#key, waiter.cost, isFull || !this.#host.bookable() ? 0 : waiter.maxWaitUs)
+    // Without bookings, a new call must not take permits before the calls that are waiting already.
+    const standsBehind = !this.#host.bookable() && this.#first() !== undefined
+    try {
+      if (standsBehind) {
+        const decision = (yield ledger.decide(this.#key, waiter.cost, 0, false)) as Decision
+        this.#admit(waiter, { decision: this.#behindFirst(decision) }, isFull, true)
+      } else {
+        const maxWaitUs = isFull || !this.#host.bookable() ? 0 : waiter.maxWaitUs
+        const booked = (yield ledger.book(this.#key, waiter.cost, maxWaitUs)) as Booked
+        this.#admit(waiter, booked, isFull, false)
+      }
+    } catch (error) {
+      waiter.reject(error)
+    }
+    this.#occupy(-1)
+    this.#tidy()
   }
 
   #admit(waiter: Waiter, { decision, booking }: Booked, isFull: boolean, standsBehind: boolean): void {
@@ -225,12 +216,7 @@ export class Line<Async extends boolean> {
       this.#movesAgain = true
       return
     }
-    let later: Promise<void> | undefined
-    try {
-      later = drive(this.#steps())
-    } catch (error) {
-      this.#fail(error)
-    }
+    const later = drive(this.#steps())
     const ended = () => {
       this.#moving = undefined
       if (this.#movesAgain) {
@@ -239,15 +225,19 @@ export class Line<Async extends boolean> {
       } else this.#tidy()
     }
     if (later === undefined) ended()
-    else this.#moving = later.catch(error => this.#fail(error)).then(ended)
+    else this.#moving = later.then(ended)
   }
 
   *#steps(): Steps {
-    do {
-      if (this.#leavers > 0 || this.#isOutdated) yield* this.#moveUp()
-      yield* this.#host.bookable() ? this.#serveDue() : this.#askAgain()
-    } while (this.#leavers > 0 || this.#isOutdated)
-    this.#arm()
+    try {
+      do {
+        if (this.#leavers > 0 || this.#isOutdated) yield* this.#moveUp()
+        yield* this.#host.bookable() ? this.#serveDue() : this.#askAgain()
+      } while (this.#leavers > 0 || this.#isOutdated)
+      this.#arm()
+    } catch (error) {
+      this.#fail(error)
+    }
   }
 
   /**
@@ -362,7 +352,7 @@ export class Line<Async extends boolean> {
     if (!this.#host.bookable()) for (const { deadlineUs } of this.#queue()) atUs = Math.min(atUs, deadlineUs)
     const keepsAlive = this.#keepers > 0
     if (this.#alarm?.atUs === atUs && this.#alarm.keepsAlive === keepsAlive) return
-    this.#alarm?.cancel()
+    this.#alarm?.alarm.cancel()
     this.#alarm = undefined
     if (atUs === Infinity) return
     const ring = () => {
@@ -370,7 +360,7 @@ export class Line<Async extends boolean> {
       this.#move()
     }
     const alarm = setAlarm(this.#host.clock, atUs, ring, keepsAlive)
-    this.#alarm = { atUs, keepsAlive, cancel: () => alarm.cancel() }
+    this.#alarm = { alarm, atUs, keepsAlive }
   }
 
   /** Ends a wait and rejects its call. */
@@ -423,7 +413,7 @@ export class Line<Async extends boolean> {
   }
 }
 
-/** Calls to a store, one after the other. */
+/** Calls to a store, one after the other. They catch the errors of the calls. */
 type Steps = Generator<unknown, void, unknown>
 
 /** Runs the steps, in this tick as long as the answers of the store are not promises. */
@@ -431,7 +421,11 @@ function drive(steps: Steps, answer?: unknown): Promise<void> | undefined {
   for (;;) {
     const { done, value } = steps.next(answer)
     if (done) return undefined
-    if (isPromise(value)) return Promise.resolve(value).then(answer => drive(steps, answer))
+    if (isPromise(value))
+      return Promise.resolve(value).then(
+        answer => drive(steps, answer),
+        error => void steps.throw(error),
+      )
     answer = value
   }
 }

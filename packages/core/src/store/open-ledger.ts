@@ -14,8 +14,7 @@ export function openLedger<Async extends boolean>(store: Store<Async>, spec: Led
   throw invalid(TypeError, 'store', EXPECTED, ledger)
 }
 
-const EXPECTED =
-  'a store whose open() returns a ledger, which is guarded(ledger, spec) of @sluice/core/store if it is asynchronous'
+const EXPECTED = 'a store whose open() returns a ledger, by guarded() if it is asynchronous'
 
 function opened<Async extends boolean>(store: Store<Async>, spec: LedgerSpec): Ledger<Async> {
   try {

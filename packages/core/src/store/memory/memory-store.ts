@@ -81,7 +81,6 @@ function warnInClusterWorker(): void {
   if (builtin<{ isWorker: boolean }>('node:cluster')?.isWorker)
     warnOnce(
       'SLUICE_MEMORY_IN_CLUSTER',
-      'A limiter in a cluster worker keeps its keys in the memory of that worker, so that n workers together allow n ' +
-        'times the limit. Use a shared store, or divide the limit by the number of workers.',
+      'In a cluster, each worker counts for itself, so that n workers allow n times the limit. Use a shared store.',
     )
 }
