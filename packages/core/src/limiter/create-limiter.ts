@@ -79,5 +79,5 @@ function checkClock(clock: Clock): void {
   having('nowUs', 'clock', clock, 'a clock such as systemClock')
   const nowUs = clock.nowUs()
   if (!Number.isSafeInteger(nowUs) || nowUs < 0)
-    throw invalid(RangeError, 'clock', 'a clock whose nowUs() is whole microseconds since the epoch', nowUs)
+    throw invalid(RangeError, 'clock', 'a clock whose nowUs() is whole microseconds', nowUs)
 }

@@ -4,7 +4,7 @@ import type { Clock } from '../shared/clock.js'
 import { type Duration, spanToUs, waitToUs } from '../shared/duration.js'
 import { coded, invalid } from '../shared/errors.js'
 import { type Answer, andThen } from '../shared/maybe-promise.js'
-import { checkCost, checkKey, checkOptions, having, wholeNumber } from '../shared/validate.js'
+import { checkCost, checkKey, checkOptions, having, isRecord, wholeNumber } from '../shared/validate.js'
 import { warnOnce } from '../shared/warnings.js'
 import type { Booked, Ledger } from '../store/store.js'
 import { noAnswer } from '../store/store-error.js'
@@ -46,10 +46,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   readonly sharedRooms = new Set<Room>()
   readonly #isAsync: boolean
   readonly #maxWaitUs: number | undefined
-  #granted = 0
-  #refused = 0
-  #waited = 0
-  #storeErrors = 0
+  readonly #counts = { granted: 0, refused: 0, waited: 0, storeErrors: 0 }
 
   constructor({ name, algorithm, ledger, clock, maxWaitUs, bounds, sharing }: LimiterParts<Async>) {
     this.name = name
@@ -159,13 +156,10 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     for (const { occupied } of this.sharedRooms) waiting += occupied
     return {
       name: this.name,
-      granted: this.#granted,
-      refused: this.#refused,
-      waited: this.#waited,
+      ...this.#counts,
       waiting,
       keys: this.ledger.keys,
       forgotten: this.ledger.forgotten,
-      storeErrors: this.#storeErrors,
     }
   }
 
@@ -212,8 +206,8 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   /** Counts a decision and publishes it. */
   record<D extends Decision>(key: string, cost: number, decision: D): D {
     checkDecision(decision)
-    if (decision.allowed) this.#granted++
-    else this.#refused++
+    if (decision.allowed) this.#counts.granted++
+    else this.#counts.refused++
     // Not by `publish`: without subscribers, a decision need not make a message.
     if (DECISION.hasSubscribers) DECISION.publish({ limiter: this.name, key, cost, decision })
     return decision
@@ -221,12 +215,12 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 
   /** Counts a grant after a wait. */
   countWait(): void {
-    this.#waited++
+    this.#counts.waited++
   }
 
   /** Counts a failed call to the store and publishes the error. */
   failed(error: unknown): void {
-    this.#storeErrors++
+    this.#counts.storeErrors++
     publish('sluice:store-error', this.name, { error })
   }
 
@@ -266,8 +260,7 @@ const WAIT_OPTIONS = ['cost', 'maxWait', 'signal', 'unref']
 /** The cost of a call, once its options are checked: a misspelt one would be a cost of 1, or a wait without an end. */
 function costOf(options: AcquireOptions | undefined, known: readonly string[]): number {
   if (options === undefined) return 1
-  if (typeof options !== 'object' || options === null)
-    throw invalid(TypeError, 'options', 'an object such as { cost: 5 }', options)
+  if (!isRecord(options)) throw invalid(TypeError, 'options', 'an object such as { cost: 5 }', options)
   for (const name in options) if (!known.includes(name)) checkOptions('limiter', options, known)
   return options.cost === undefined ? 1 : checkCost(options.cost)
 }
@@ -279,16 +272,14 @@ export function checkDecision(decision: Decision | undefined): void {
 
 /** Checks an algorithm, and emits its warning. */
 export function checkAlgorithm(algorithm: unknown): void {
-  having('step', 'algorithm', algorithm, "an algorithm such as tokenBucket({ limit: 100, window: '1m' })")
+  having('step', 'algorithm', algorithm, 'an algorithm such as tokenBucket(options)')
   const { warning } = algorithm as Algorithm
   if (warning !== undefined) warnOnce(warning.code, warning.text)
 }
 
 function notBookable({ name }: AlgorithmInfo): Error {
   return coded(
-    new TypeError(
-      `reserve: ${name} cannot book permits ahead; use acquire, or maxWait: 0`,
-    ),
+    new TypeError(`reserve: ${name} cannot book permits ahead; use acquire, or maxWait: 0`),
     'SLUICE_NOT_BOOKABLE',
     'reserve',
   )

@@ -2,7 +2,7 @@ import type { Booking } from '../algorithms/algorithm.js'
 import type { Decision } from '../algorithms/decision.js'
 import { type Alarm, type Clock, setAlarm } from '../shared/clock.js'
 import { coded } from '../shared/errors.js'
-import { isPromise } from '../shared/maybe-promise.js'
+import { ignoreRejection, isPromise } from '../shared/maybe-promise.js'
 import { isBlocked } from '../store/blocked.js'
 import type { Booked, Ledger } from '../store/store.js'
 import { RateLimitedError } from './rate-limited-error.js'
@@ -46,6 +46,7 @@ interface LineOwner<Async extends boolean> {
   readonly host: WaitingHost<Async>
   readonly occupied: number
   readonly closed: boolean
+  checkOpen(signal: AbortSignal | undefined): void
   occupy(change: number): void
   forget(key: string, line: Line<Async>): void
 }
@@ -163,12 +164,13 @@ export class Line<Async extends boolean> {
 
   #admit(waiter: Waiter, { decision, booking }: Booked, isFull: boolean, standsBehind: boolean): void {
     if (waiter.signal?.aborted || this.#room.closed) {
-      waiter.reject(waiter.signal?.aborted ? waiter.signal.reason : closedError(this.#host.name))
-      if (booking !== undefined) this.#giveBack(booking)
+      // No call waits for the answer; the store reports its failures itself.
+      if (booking !== undefined) ignoreRejection(this.#host.ledger.refund(this.#key, booking))
+      this.#room.checkOpen(waiter.signal)
     } else if (decision.allowed && decision.waitUs === 0 && !standsBehind) {
       waiter.resolve({ decision, booking })
     } else if (isFull || !this.#mayWait(waiter, decision)) {
-      waiter.reject(this.#refused(decision, isFull))
+      throw this.#refused(decision, isFull)
     } else {
       waiter.booking = booking
       waiter.atUs = this.#host.clock.nowUs() + decision.waitUs
@@ -372,8 +374,7 @@ export class Line<Async extends boolean> {
 
   #refused(decision: Decision, isFull: boolean): RateLimitedError {
     const { waitUs } = decision
-    const tooLong =
-      waitUs === Infinity ? 'the cost can never be granted' : 'the wait would be longer than maxWait'
+    const tooLong = waitUs === Infinity ? 'the cost can never be granted' : 'the wait would exceed maxWait'
     const reason = isFull
       ? 'too many calls are waiting'
       : isBlocked(decision)
@@ -382,19 +383,9 @@ export class Line<Async extends boolean> {
     return new RateLimitedError(this.#host.name, this.#key, decision, reason)
   }
 
-  #giveBack(booking: Booking): void {
-    const given = this.#host.ledger.refund(this.#key, booking)
-    // No call waits for the answer; the store reports its failures itself.
-    if (isPromise(given)) given.then(undefined, () => {})
-  }
-
   /** Rejects all waiters when the store has failed during a move; otherwise they would wait for ever. */
   #fail(error: unknown): void {
-    for (const waiter of this.#queue()) {
-      if (waiter.gone) continue
-      this.#release(waiter)
-      waiter.reject(error)
-    }
+    for (const waiter of this.#queue()) if (!waiter.gone) this.#dismiss(waiter, error)
     this.#waiters = []
     this.#front = 0
     this.#leavers = 0

@@ -17,8 +17,7 @@ export function limiterCountWarning(): (limiter: object) => void {
     last = limiter
     if (seen.has(limiter)) return
     seen.add(limiter)
-    if (++count > MOST_LIMITERS)
-      warn(`A limiter function returned more than ${MOST_LIMITERS} limiters`)
+    if (++count > MOST_LIMITERS) warn(`A limiter function returned more than ${MOST_LIMITERS} limiters`)
   }
 }
 

@@ -1,5 +1,5 @@
 import { type Algorithm, type Booking, sameArgs } from '../../algorithms/algorithm.js'
-import { Decision, FixedGauge } from '../../algorithms/decision.js'
+import { type Decision, refusalOf } from '../../algorithms/decision.js'
 import type { Clock } from '../../shared/clock.js'
 import { blocked } from '../blocked.js'
 import { convertSince, type OptionsVersion } from '../conversions.js'
@@ -156,7 +156,7 @@ export class MemoryLedger implements Ledger<false> {
       if (candidate.passesInUs > 0 && !this.#forgetsRefused) {
         // The same keys are sampled at the next call, so that the stated wait stays true.
         if (commit) algorithm.forget?.(scratch, 0)
-        return this.#storeFull(candidate.passesInUs)
+        return refusalOf('SLUICE_STORE_FULL', algorithm.policy.limit, candidate.passesInUs)
       }
       if (commit) this.#evict(candidate)
     }
@@ -227,17 +227,6 @@ export class MemoryLedger implements Ledger<false> {
     warnOfEviction(candidate, this.#maxKeys)
     candidate.table.skipSample(candidate)
     candidate.table.removeSlot(candidate.slot)
-  }
-
-  #storeFull(waitUs: number): Decision {
-    const gauge = new FixedGauge({
-      code: 'SLUICE_STORE_FULL',
-      limit: this.#states.algorithm.policy.limit,
-      balance: 0,
-      refillAfterUs: waitUs,
-      resetAfterUs: waitUs,
-    })
-    return new Decision(gauge, waitUs, waitUs, 0, 0)
   }
 
   /**

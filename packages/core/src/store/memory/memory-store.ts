@@ -79,8 +79,5 @@ const MOST_KEYS = 2 ** 23
 
 function warnInClusterWorker(): void {
   if (builtin<{ isWorker: boolean }>('node:cluster')?.isWorker)
-    warnOnce(
-      'SLUICE_MEMORY_IN_CLUSTER',
-      'In a cluster, each worker counts for itself, so that n workers allow n times the limit. Use a shared store.',
-    )
+    warnOnce('SLUICE_MEMORY_IN_CLUSTER', 'In a cluster, each worker counts for itself. Use a shared store.')
 }
