@@ -83,7 +83,7 @@ describe('parseDuration', () => {
   test('names the option, the expected and the received value', () => {
     expect(() => parseDuration('500', 'window')).toThrow(invalid('RangeError', 'window'))
     expect(() => parseDuration('500', 'window')).toThrow(
-      "window: expected milliseconds or a number with a unit ('250ms', '30s', '1m', '12h', '1d'), got '500' (a string)",
+      "window: expected milliseconds or a number with a unit such as '30s', got '500' (a string)",
     )
     expect(() => parseDuration(5n as never, 'window')).toThrow('got 5n (a bigint)')
   })

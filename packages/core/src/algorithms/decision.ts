@@ -176,3 +176,9 @@ export interface FixedFigures {
   readonly resetAfterUs: number
   readonly code?: DecisionCode | undefined
 }
+
+/** The refusal of a key for which no algorithm decides: nothing is left for another `waitUs`. */
+export function refusalOf(code: DecisionCode, limit: number, waitUs: number): Decision {
+  const figures = { code, limit, balance: 0, refillAfterUs: waitUs, resetAfterUs: waitUs }
+  return new Decision(new FixedGauge(figures), waitUs, waitUs, 0, 0)
+}

@@ -1,6 +1,6 @@
 import { type Duration, spanToUs, waitToUs } from '../shared/duration.js'
 import { invalid } from '../shared/errors.js'
-import { checkOptions, wholeNumber } from '../shared/validate.js'
+import { checkOptions, isRecord, wholeNumber } from '../shared/validate.js'
 import type { Ladder } from '../store/store.js'
 import type { BlockOptions, Exchange, Refund } from './options.js'
 import type { Refunds } from './types.js'
@@ -22,7 +22,7 @@ export function checkMaxWait(duration: Duration): number {
 /** The `refund` option as a function; undefined for a rule that refunds nothing. */
 export function checkRefund<X extends Exchange>(refund: Refund<X>): Refunds<X> | undefined {
   if (typeof refund === 'function') return (exchange, ending) => refund(...exchange, ending)
-  if (typeof refund !== 'object' || refund === null || Array.isArray(refund))
+  if (!isRecord(refund))
     throw invalid(TypeError, 'refund', 'a function, or an object such as { ifFailed: true }', refund)
   checkOptions('refund', refund, ['ifSuccessful', 'ifFailed'])
   const ifSuccessful = checkFlag('ifSuccessful', refund.ifSuccessful)
@@ -33,7 +33,7 @@ export function checkRefund<X extends Exchange>(refund: Refund<X>): Refunds<X> |
 
 /** The `block` option as a ladder. */
 export function checkBlock(block: BlockOptions): Ladder {
-  if (typeof block !== 'object' || block === null || Array.isArray(block))
+  if (!isRecord(block))
     throw invalid(TypeError, 'block', "an object such as { after: 20, for: '10m' }", block)
   checkOptions('block', block, ['after', 'for'])
   const after = wholeNumber('after', block.after)
@@ -70,25 +70,21 @@ export function checkOneOf<T extends string>(
   option: string,
   value: unknown,
   strings: readonly [T, ...T[]],
+  others = '',
 ): T {
   if (value === undefined) return strings[0]
   if ((strings as readonly unknown[]).includes(value)) return value as T
-  throw invalid(TypeError, option, listed(strings), value)
+  const listed = strings.map(string => `'${string}'`).join(', ')
+  throw invalid(TypeError, option, listed + others, value)
 }
 
 /** One of some strings, or undefined for false. */
 export function checkOneOfOrFalse<T extends string>(
   option: string,
   value: unknown,
-  strings: readonly T[],
+  strings: readonly [T, ...T[]],
   byDefault: T | undefined,
 ): T | undefined {
   if (value === undefined) return byDefault
-  if (value === false) return undefined
-  if ((strings as readonly unknown[]).includes(value)) return value as T
-  throw invalid(TypeError, option, `${listed(strings)} or false`, value)
-}
-
-function listed(strings: readonly string[]): string {
-  return strings.map(string => `'${string}'`).join(', ')
+  return value === false ? undefined : checkOneOf(option, value, strings, ' or false')
 }

@@ -120,22 +120,13 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
         for (const member of members) recordCharge(request, member, key)
         if (rule.settlesAtEnd) settleAtEnd([{ ask, booking }], exchange, host.response(...exchange), message)
       }
-      return hasLadder && !decision.allowed
-        ? andThen(countRefusal([ask], decision, rules.dryRun), decision =>
-            verdicts.of(request, [ask], decision, unused),
-          )
-        : verdicts.of(request, [ask], decision, unused)
+      return verdictOf(request, [ask], decision, unused)
     }
     const maxWaitMs =
       rules.dryRun || rule.countsAfter ? 0 : (rules.maxWaitMs ?? limiter.policy.maxWaitMs ?? 0)
     if (maxWaitMs > 0) return wait(exchange, message, limiter, key, cost, maxWaitMs, conclude)
     if (rule.settlesAtEnd) return charge(ask, conclude)
-    const decision = limiter.tryAcquire(key, cost === 1 ? undefined : { cost })
-    return isPromise(decision)
-      ? Promise.resolve(decision as PromiseLike<Decision>).then(conclude, error =>
-          storeFailed(error, conclude),
-        )
-      : conclude(decision)
+    return whenDecided(limiter.tryAcquire(key, cost === 1 ? undefined : { cost }), conclude, conclude)
   }
 
   /** Takes permits that may be refunded, or with `countsAfter` only checks that they are available. */
@@ -143,12 +134,7 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
     const taken: MaybePromise<Booked> = rule.countsAfter
       ? andThen<Decision, Booked>(check(limiter, key, cost), decision => ({ decision }))
       : take(limiter, key, cost)
-    return isPromise(taken)
-      ? Promise.resolve(taken as PromiseLike<Booked>).then(
-          ({ decision, booking }) => conclude(decision, booking),
-          error => storeFailed(error, conclude),
-        )
-      : conclude(taken.decision, taken.booking)
+    return whenDecided(taken, ({ decision, booking }) => conclude(decision, booking), conclude)
   }
 
   /** Decides with several policies. `resolved` has undefined for a policy that does not apply to this request. */
@@ -183,11 +169,7 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
         const charges = charged.map(ask => ({ ask, booking: bookingOf(ask, booking) }))
         if (settlesAtEnd) settleAtEnd(charges, exchange, host.response(...exchange), message)
       }
-      return hasLadder
-        ? andThen(countRefusal(joint, decision, rules.dryRun), decision =>
-            verdicts.of(request, joint, decision, unused),
-          )
-        : verdicts.of(request, joint, decision, unused)
+      return verdictOf(request, joint, decision, unused)
     }
     const waitUpTo = (maxWaitMs: number) =>
       wait(exchange, message, lineOf(joint), keyOf(joint), 1, maxWaitMs, conclude)
@@ -199,9 +181,7 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
       const queueMs = mayWait ? queueOf(joint, decision) : 0
       return queueMs > 0 ? waitUpTo(queueMs) : conclude(noteJointly(joint, decision), booking)
     }
-    return isPromise(decided)
-      ? Promise.resolve(decided).then(goOn, error => storeFailed(error, conclude))
-      : goOn(decided)
+    return whenDecided(decided, goOn, conclude)
   }
 
   /** Waits for permits until the client disconnects. */
@@ -237,6 +217,31 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
       stopListening()
     }
     return conclude(outcome.decision, outcome.booking)
+  }
+
+  /** Calls `goOn` with the answer of a store, or concludes with its failure. */
+  function whenDecided<T>(
+    answer: MaybePromise<T>,
+    goOn: (answer: T) => MaybePromise<Verdict>,
+    conclude: Conclude,
+  ): MaybePromise<Verdict> {
+    return isPromise(answer)
+      ? Promise.resolve(answer as PromiseLike<T>).then(goOn, error => storeFailed(error, conclude))
+      : goOn(answer)
+  }
+
+  /** Counts a refusal on the ladders, and makes the verdict. */
+  function verdictOf(
+    request: X[0],
+    asks: readonly Ask<X>[],
+    decision: Decision,
+    unused: readonly PolicyRule<X>[],
+  ): MaybePromise<Verdict> {
+    return hasLadder && !decision.allowed
+      ? andThen(countRefusal(asks, decision, rules.dryRun), decision =>
+          verdicts.of(request, asks, decision, unused),
+        )
+      : verdicts.of(request, asks, decision, unused)
   }
 
   /** Applies the route's `onStoreError` to an error of the store. Throws any other error. */

@@ -42,7 +42,7 @@ export function resolveOptions<X extends Exchange>(options: HttpOptions<X>): Rul
   const policies = resolvePolicies(options)
   const maxWaitMs = options.maxWait === undefined ? undefined : checkMaxWait(options.maxWait)
   if (maxWaitMs !== undefined && maxWaitMs > 0 && policies.some(({ countsAfter }) => countsAfter))
-    throw notWith('count', "'maxWait': a request that is counted after its response cannot wait for permits")
+    throw notWith('count', "'maxWait'")
   const throws = checkFlag('throws', options.throws)
   if (throws && options.onRefused !== undefined)
     throw notWith('throws', "'onRefused', which sends a response")
@@ -114,7 +114,7 @@ function resolvePolicies<X extends Exchange>(options: HttpOptions<X>): readonly 
   return rules
 }
 
-const A_LIST = 'a list of at least one policy such as [{ name, limit, window }, { limiter, key }]'
+const A_LIST = 'a list such as [{ name, limit, window }, { limiter, key }]'
 
 /** `defaults` are the options beside `policies`. */
 function resolvePolicy<X extends Exchange>(

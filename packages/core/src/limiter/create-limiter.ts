@@ -27,10 +27,10 @@ export function createLimiter<S extends SyncStore | AsyncStore | undefined = und
 ): Limiter<S extends AsyncStore ? true : false> {
   checkAlgorithm(algorithm)
   checkOptions('createLimiter', options, ['name', ...LIMITER_OPTIONS])
-  const name = options.name === undefined ? 'default' : policyName('name', options.name)
+  const { name = 'default', clock = systemClock, store = memoryStore(), maxWait } = options
+  policyName('name', name)
   checkLimiterOptions(options)
-  const { clock = systemClock, store = memoryStore() } = options
-  const maxWaitUs = options.maxWait === undefined ? undefined : waitToUs('maxWait', options.maxWait)
+  const maxWaitUs = maxWait === undefined ? undefined : waitToUs('maxWait', maxWait)
   // A leaky bucket is a queue: as many calls may wait as it has places.
   const queue = algorithm.policy.maxWaitMs === undefined ? 0 : algorithm.policy.limit
   const { maxQueue = Math.max(1000, queue), maxQueuePerKey = Math.max(10, queue) } = options
@@ -41,7 +41,7 @@ export function createLimiter<S extends SyncStore | AsyncStore | undefined = und
     algorithm,
     clock,
     isNamed: options.name !== undefined,
-    onStoreError: onStoreError === undefined ? undefined : checkOnStoreError(onStoreError),
+    onStoreError: checkOnStoreError(onStoreError),
     deadlineMs: deadline === undefined ? undefined : spanToUs('deadline', deadline) / 1000,
     onFailure: error => limiter.failed(error),
   })
@@ -64,14 +64,14 @@ export const LIMITER_OPTIONS = [
 export function checkLimiterOptions(
   options: Omit<LimiterOptions<SyncStore | AsyncStore | undefined>, 'name'>,
 ): void {
-  const { store, clock, maxWait, maxQueue = 0, maxQueuePerKey = 0, onStoreError, deadline } = options
-  if (clock !== undefined) checkClock(clock)
+  const { store, clock = systemClock, maxWait = 0, maxQueue = 0, maxQueuePerKey = 0, deadline = 1 } = options
+  checkClock(clock)
   if (store !== undefined) having('open', 'store', store, 'a store such as memoryStore()')
-  if (maxWait !== undefined) waitToUs('maxWait', maxWait)
+  waitToUs('maxWait', maxWait)
   wholeNumber('maxQueue', maxQueue)
   wholeNumber('maxQueuePerKey', maxQueuePerKey)
-  if (onStoreError !== undefined) checkOnStoreError(onStoreError)
-  if (deadline !== undefined) spanToUs('deadline', deadline)
+  checkOnStoreError(options.onStoreError)
+  spanToUs('deadline', deadline)
 }
 
 /** With a clock that shows no time, nothing would be limited. */
@@ -79,5 +79,5 @@ function checkClock(clock: Clock): void {
   having('nowUs', 'clock', clock, 'a clock such as systemClock')
   const nowUs = clock.nowUs()
   if (!Number.isSafeInteger(nowUs) || nowUs < 0)
-    throw invalid(RangeError, 'clock', 'a clock whose nowUs() is whole microseconds since the epoch', nowUs)
+    throw invalid(RangeError, 'clock', 'a clock whose nowUs() is whole microseconds', nowUs)
 }

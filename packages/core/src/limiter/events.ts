@@ -60,6 +60,19 @@ export function channelOf<Name extends keyof SluiceEvents>(name: Name): Channel<
   return diagnostics?.channel(name) ?? SILENT
 }
 
+const channels: { [Name in keyof SluiceEvents]?: Channel<unknown> } = {}
+
+/** Publishes an event about a limiter if it has subscribers. */
+export function publish<Name extends keyof SluiceEvents>(
+  name: Name,
+  limiter: string,
+  message: Omit<SluiceEvents[Name], 'limiter'>,
+): void {
+  channels[name] ??= channelOf(name)
+  const channel: Channel<unknown> = channels[name]
+  if (channel.hasSubscribers) channel.publish({ limiter, ...message })
+}
+
 const SILENT = { hasSubscribers: false, publish: () => {} }
 
 const diagnostics = builtin<{ channel(name: string): Channel<unknown> }>('node:diagnostics_channel')

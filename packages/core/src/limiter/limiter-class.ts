@@ -4,17 +4,18 @@ import type { Clock } from '../shared/clock.js'
 import { type Duration, spanToUs, waitToUs } from '../shared/duration.js'
 import { coded, invalid } from '../shared/errors.js'
 import { type Answer, andThen } from '../shared/maybe-promise.js'
-import { checkCost, checkKey, checkOptions, having, wholeNumber } from '../shared/validate.js'
+import { checkCost, checkKey, checkOptions, having, isRecord, wholeNumber } from '../shared/validate.js'
 import { warnOnce } from '../shared/warnings.js'
 import type { Booked, Ledger } from '../store/store.js'
 import { noAnswer } from '../store/store-error.js'
-import { type Channel, channelOf } from './events.js'
+import { channelOf, publish } from './events.js'
 import type { AcquireOptions, Limiter, ReserveOptions, WaitOptions } from './limiter.js'
 import { LIMITER, LIMITER_VERSION } from './limiter-mark.js'
 import { isRateLimited } from './rate-limited-error.js'
 import { type Reservation, reservationOf } from './reservation.js'
 import type { LimiterStats } from './stats.js'
-import { type Room, type SharedWaitHooks, WaitingRoom } from './waiting-room.js'
+import type { Room, SharedWaitHooks } from './waiting-line.js'
+import { WaitingRoom } from './waiting-room.js'
 
 /** What a limiter has to know of its algorithm; the store applies the algorithm itself. */
 export type AlgorithmInfo = Pick<Algorithm, 'name' | 'policy' | 'bookable'>
@@ -46,10 +47,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   readonly sharedRooms = new Set<Room>()
   readonly #isAsync: boolean
   readonly #maxWaitUs: number | undefined
-  #granted = 0
-  #refused = 0
-  #waited = 0
-  #storeErrors = 0
+  readonly #counts = { granted: 0, refused: 0, waited: 0, storeErrors: 0 }
 
   constructor({ name, algorithm, ledger, clock, maxWaitUs, bounds, sharing }: LimiterParts<Async>) {
     this.name = name
@@ -66,7 +64,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
       ...bounds,
       ...sharing,
       bookable: () => this.algorithm.bookable,
-      onWait: (key, cost, waitMs) => this.#publish(WAIT, { key, cost, waitMs }),
+      onWait: (key, cost, waitMs) => publish('sluice:wait', this.name, { key, cost, waitMs }),
     })
   }
 
@@ -101,8 +99,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   }
 
   async acquire(key: string, options?: WaitOptions): Promise<Decision> {
-    const { decision } = await this.hold(key, options)
-    return decision
+    return (await this.hold(key, options)).decision
   }
 
   peek(key: string, options?: AcquireOptions): Answer<Async, Decision> {
@@ -119,7 +116,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   drain(key: string): Answer<Async, number> {
     checkKey(key)
     return andThen<Async, number, number>(this.ledger.drain(key), permits => {
-      this.#publish(DRAIN, { key, permits })
+      publish('sluice:drain', this.name, { key, permits })
       return permits
     })
   }
@@ -133,14 +130,14 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   unblock(key: string): Answer<Async, void> {
     checkKey(key)
     return andThen<Async, void, void>(this.ledger.unblock(key), () => {
-      this.#publish(UNBLOCK, { key })
+      publish('sluice:unblock', this.name, { key })
     })
   }
 
   reset(key: string): Answer<Async, void> {
     checkKey(key)
     return andThen<Async, void, void>(this.ledger.reset(key), () => {
-      this.#publish(RESET, { key })
+      publish('sluice:reset', this.name, { key })
       this.#rebook(key)
     })
   }
@@ -150,7 +147,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     return andThen<Async, void, void>(this.ledger.update(algorithm), () => {
       this.algorithm = algorithm
       const { name, policy } = algorithm
-      this.#publish(UPDATE, { algorithm: name, policy })
+      publish('sluice:update', this.name, { algorithm: name, policy })
       this.#rebook()
     })
   }
@@ -160,13 +157,10 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     for (const { occupied } of this.sharedRooms) waiting += occupied
     return {
       name: this.name,
-      granted: this.#granted,
-      refused: this.#refused,
-      waited: this.#waited,
+      ...this.#counts,
       waiting,
       keys: this.ledger.keys,
       forgotten: this.ledger.forgotten,
-      storeErrors: this.#storeErrors,
     }
   }
 
@@ -213,34 +207,34 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   /** Counts a decision and publishes it. */
   record<D extends Decision>(key: string, cost: number, decision: D): D {
     checkDecision(decision)
-    if (decision.allowed) this.#granted++
-    else this.#refused++
-    // Not by `#publish`: without subscribers, a decision need not make a message.
+    if (decision.allowed) this.#counts.granted++
+    else this.#counts.refused++
+    // Not by `publish`: without subscribers, a decision need not make a message.
     if (DECISION.hasSubscribers) DECISION.publish({ limiter: this.name, key, cost, decision })
     return decision
   }
 
   /** Counts a grant after a wait. */
   countWait(): void {
-    this.#waited++
+    this.#counts.waited++
   }
 
   /** Counts a failed call to the store and publishes the error. */
   failed(error: unknown): void {
-    this.#storeErrors++
-    this.#publish(STORE_ERROR, { error })
+    this.#counts.storeErrors++
+    publish('sluice:store-error', this.name, { error })
   }
 
   /** Publishes that a key was blocked, and decides again about the calls that wait for it. */
   keyBlocked(key: string, forUs: number): void {
-    this.#publish(BLOCK, { key, forMs: forUs / 1000 })
+    publish('sluice:block', this.name, { key, forMs: forUs / 1000 })
     this.#rebook(key)
   }
 
   /** Publishes that permits were given back, and offers them to the waiting calls. Returns `permits`. */
   #permitsReturned(key: string, permits: number): number {
     if (permits > 0) {
-      this.#publish(RELEASE, { key, permits })
+      publish('sluice:release', this.name, { key, permits })
       this.#rebook(key)
     }
     return permits
@@ -252,13 +246,6 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     for (const room of this.sharedRooms) room.rebook()
   }
 
-  #publish<Message extends { readonly limiter: string }>(
-    channel: Channel<Message>,
-    message: Omit<Message, 'limiter'>,
-  ): void {
-    if (channel.hasSubscribers) channel.publish({ limiter: this.name, ...message } as Message)
-  }
-
   #maxWaitUsOf(options: ReserveOptions | undefined): number {
     if (options?.maxWait !== undefined) return waitToUs('maxWait', options.maxWait)
     return this.#maxWaitUs ?? (this.algorithm.policy.maxWaitMs ?? Infinity) * 1000
@@ -266,14 +253,6 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 }
 
 const DECISION = channelOf('sluice:decision')
-const WAIT = channelOf('sluice:wait')
-const RELEASE = channelOf('sluice:release')
-const DRAIN = channelOf('sluice:drain')
-const BLOCK = channelOf('sluice:block')
-const UNBLOCK = channelOf('sluice:unblock')
-const RESET = channelOf('sluice:reset')
-const UPDATE = channelOf('sluice:update')
-const STORE_ERROR = channelOf('sluice:store-error')
 
 const ACQUIRE_OPTIONS = ['cost']
 const RESERVE_OPTIONS = ['cost', 'maxWait']
@@ -282,8 +261,7 @@ const WAIT_OPTIONS = ['cost', 'maxWait', 'signal', 'unref']
 /** The cost of a call, once its options are checked: a misspelt one would be a cost of 1, or a wait without an end. */
 function costOf(options: AcquireOptions | undefined, known: readonly string[]): number {
   if (options === undefined) return 1
-  if (typeof options !== 'object' || options === null)
-    throw invalid(TypeError, 'options', 'an object such as { cost: 5 }', options)
+  if (!isRecord(options)) throw invalid(TypeError, 'options', 'an object such as { cost: 5 }', options)
   for (const name in options) if (!known.includes(name)) checkOptions('limiter', options, known)
   return options.cost === undefined ? 1 : checkCost(options.cost)
 }
@@ -295,16 +273,14 @@ export function checkDecision(decision: Decision | undefined): void {
 
 /** Checks an algorithm, and emits its warning. */
 export function checkAlgorithm(algorithm: unknown): void {
-  having('step', 'algorithm', algorithm, "an algorithm such as tokenBucket({ limit: 100, window: '1m' })")
+  having('step', 'algorithm', algorithm, 'an algorithm such as tokenBucket(options)')
   const { warning } = algorithm as Algorithm
   if (warning !== undefined) warnOnce(warning.code, warning.text)
 }
 
 function notBookable({ name }: AlgorithmInfo): Error {
   return coded(
-    new TypeError(
-      `reserve: ${name} cannot book permits ahead; use tryAcquire, acquire to wait, or reserve with maxWait 0`,
-    ),
+    new TypeError(`reserve: ${name} cannot book permits ahead; use acquire, or maxWait: 0`),
     'SLUICE_NOT_BOOKABLE',
     'reserve',
   )

@@ -2,11 +2,10 @@ import type { Booking } from '../algorithms/algorithm.js'
 import type { Decision } from '../algorithms/decision.js'
 import { type Alarm, type Clock, setAlarm } from '../shared/clock.js'
 import { coded } from '../shared/errors.js'
-import { type Answer, andThen, isPromise } from '../shared/maybe-promise.js'
+import { ignoreRejection, isPromise } from '../shared/maybe-promise.js'
 import { isBlocked } from '../store/blocked.js'
 import type { Booked, Ledger } from '../store/store.js'
 import { RateLimitedError } from './rate-limited-error.js'
-import type { SharedWaitHooks } from './waiting-room.js'
 
 /*
  * The waiting calls of a key form one line in this process, first come, first served.
@@ -18,6 +17,23 @@ import type { SharedWaitHooks } from './waiting-room.js'
  *
  * A line has at most one alarm, and none when it is empty.
  */
+
+/** What other limiters may do with a room. */
+export interface Room {
+  readonly occupied: number
+  rebook(): void
+  close(): void
+}
+
+/** How a combination tells its members that calls wait for them. */
+export interface SharedWaitHooks {
+  /** Called when the first call comes to wait, and when the last one has left. */
+  onOccupied(room: Room, isOccupied: boolean): void
+  /** Called when a call joins or leaves the line of a key. */
+  onStanding(key: string, change: 1 | -1): void
+  /** Whether too many calls wait for the key in other rooms. */
+  isCrowded(key: string): boolean
+}
 
 /** What waiting needs of a limiter. */
 export interface WaitingHost<Async extends boolean> extends Partial<SharedWaitHooks> {
@@ -46,6 +62,7 @@ interface LineOwner<Async extends boolean> {
   readonly host: WaitingHost<Async>
   readonly occupied: number
   readonly closed: boolean
+  checkOpen(signal: AbortSignal | undefined): void
   occupy(change: number): void
   forget(key: string, line: Line<Async>): void
 }
@@ -79,7 +96,7 @@ export class Line<Async extends boolean> {
   #occupied = 0
   /** How many waiters keep the process alive. */
   #keepers = 0
-  #alarm: (Alarm & { readonly atUs: number; readonly keepsAlive: boolean }) | undefined
+  #alarm: { readonly alarm: Alarm; readonly atUs: number; readonly keepsAlive: boolean } | undefined
   #moving: Promise<void> | undefined
   #moveIsDue = false
   /** Whether all bookings have to be made again. */
@@ -138,46 +155,38 @@ export class Line<Async extends boolean> {
       })
       return
     }
-    // Without bookings, a new call must not take permits before the calls that are waiting already.
-    const standsBehind = !this.#host.bookable() && this.#front < this.#waiters.length
-    const answered = (booked: Booked) => {
-      this.#admit(waiter, booked, isFull, standsBehind)
-      this.#occupy(-1)
-      this.#tidy()
-    }
-    const failed = (error: unknown) => {
-      this.#occupy(-1)
-      waiter.reject(error)
-      this.#tidy()
-    }
-    let answer: Answer<Async, Booked>
-    try {
-      answer = this.#firstAsk(waiter, isFull, standsBehind)
-    } catch (error) {
-      failed(error)
-      return
-    }
-    if (isPromise(answer)) answer.then(booked => answered(booked as Booked), failed)
-    else answered(answer)
+    drive(this.#firstSteps(waiter, isFull))
   }
 
-  #firstAsk(waiter: Waiter, isFull: boolean, standsBehind: boolean): Answer<Async, Booked> {
+  *#firstSteps(waiter: Waiter, isFull: boolean): Steps {
     const { ledger } = this.#host
-    if (standsBehind)
-      return andThen<Async, Decision, Booked>(ledger.decide(this.#key, waiter.cost, 0, false), decision => ({
-        decision: this.#behindFirst(decision),
-      }))
-    return ledger.book(this.#key, waiter.cost, isFull || !this.#host.bookable() ? 0 : waiter.maxWaitUs)
+    // Without bookings, a new call must not take permits before the calls that are waiting already.
+    const standsBehind = !this.#host.bookable() && this.#first() !== undefined
+    try {
+      if (standsBehind) {
+        const decision = (yield ledger.decide(this.#key, waiter.cost, 0, false)) as Decision
+        this.#admit(waiter, { decision: this.#behindFirst(decision) }, isFull, true)
+      } else {
+        const maxWaitUs = isFull || !this.#host.bookable() ? 0 : waiter.maxWaitUs
+        const booked = (yield ledger.book(this.#key, waiter.cost, maxWaitUs)) as Booked
+        this.#admit(waiter, booked, isFull, false)
+      }
+    } catch (error) {
+      waiter.reject(error)
+    }
+    this.#occupy(-1)
+    this.#tidy()
   }
 
   #admit(waiter: Waiter, { decision, booking }: Booked, isFull: boolean, standsBehind: boolean): void {
     if (waiter.signal?.aborted || this.#room.closed) {
-      waiter.reject(waiter.signal?.aborted ? waiter.signal.reason : closedError(this.#host.name))
-      if (booking !== undefined) this.#giveBack(booking)
+      // No call waits for the answer; the store reports its failures itself.
+      if (booking !== undefined) ignoreRejection(this.#host.ledger.refund(this.#key, booking))
+      this.#room.checkOpen(waiter.signal)
     } else if (decision.allowed && decision.waitUs === 0 && !standsBehind) {
       waiter.resolve({ decision, booking })
     } else if (isFull || !this.#mayWait(waiter, decision)) {
-      waiter.reject(this.#refused(decision, isFull))
+      throw this.#refused(decision, isFull)
     } else {
       waiter.booking = booking
       waiter.atUs = this.#host.clock.nowUs() + decision.waitUs
@@ -225,12 +234,7 @@ export class Line<Async extends boolean> {
       this.#movesAgain = true
       return
     }
-    let later: Promise<void> | undefined
-    try {
-      later = drive(this.#steps())
-    } catch (error) {
-      this.#fail(error)
-    }
+    const later = drive(this.#steps())
     const ended = () => {
       this.#moving = undefined
       if (this.#movesAgain) {
@@ -239,15 +243,19 @@ export class Line<Async extends boolean> {
       } else this.#tidy()
     }
     if (later === undefined) ended()
-    else this.#moving = later.catch(error => this.#fail(error)).then(ended)
+    else this.#moving = later.then(ended)
   }
 
   *#steps(): Steps {
-    do {
-      if (this.#leavers > 0 || this.#isOutdated) yield* this.#moveUp()
-      yield* this.#host.bookable() ? this.#serveDue() : this.#askAgain()
-    } while (this.#leavers > 0 || this.#isOutdated)
-    this.#arm()
+    try {
+      do {
+        if (this.#leavers > 0 || this.#isOutdated) yield* this.#moveUp()
+        yield* this.#host.bookable() ? this.#serveDue() : this.#askAgain()
+      } while (this.#leavers > 0 || this.#isOutdated)
+      this.#arm()
+    } catch (error) {
+      this.#fail(error)
+    }
   }
 
   /**
@@ -362,7 +370,7 @@ export class Line<Async extends boolean> {
     if (!this.#host.bookable()) for (const { deadlineUs } of this.#queue()) atUs = Math.min(atUs, deadlineUs)
     const keepsAlive = this.#keepers > 0
     if (this.#alarm?.atUs === atUs && this.#alarm.keepsAlive === keepsAlive) return
-    this.#alarm?.cancel()
+    this.#alarm?.alarm.cancel()
     this.#alarm = undefined
     if (atUs === Infinity) return
     const ring = () => {
@@ -370,7 +378,7 @@ export class Line<Async extends boolean> {
       this.#move()
     }
     const alarm = setAlarm(this.#host.clock, atUs, ring, keepsAlive)
-    this.#alarm = { atUs, keepsAlive, cancel: () => alarm.cancel() }
+    this.#alarm = { alarm, atUs, keepsAlive }
   }
 
   /** Ends a wait and rejects its call. */
@@ -382,8 +390,7 @@ export class Line<Async extends boolean> {
 
   #refused(decision: Decision, isFull: boolean): RateLimitedError {
     const { waitUs } = decision
-    const tooLong =
-      waitUs === Infinity ? 'the cost can never be granted' : 'the wait would be longer than maxWait'
+    const tooLong = waitUs === Infinity ? 'the cost can never be granted' : 'the wait would exceed maxWait'
     const reason = isFull
       ? 'too many calls are waiting'
       : isBlocked(decision)
@@ -392,19 +399,9 @@ export class Line<Async extends boolean> {
     return new RateLimitedError(this.#host.name, this.#key, decision, reason)
   }
 
-  #giveBack(booking: Booking): void {
-    const given = this.#host.ledger.refund(this.#key, booking)
-    // No call waits for the answer; the store reports its failures itself.
-    if (isPromise(given)) given.then(undefined, () => {})
-  }
-
   /** Rejects all waiters when the store has failed during a move; otherwise they would wait for ever. */
   #fail(error: unknown): void {
-    for (const waiter of this.#queue()) {
-      if (waiter.gone) continue
-      this.#release(waiter)
-      waiter.reject(error)
-    }
+    for (const waiter of this.#queue()) if (!waiter.gone) this.#dismiss(waiter, error)
     this.#waiters = []
     this.#front = 0
     this.#leavers = 0
@@ -423,7 +420,7 @@ export class Line<Async extends boolean> {
   }
 }
 
-/** Calls to a store, one after the other. */
+/** Calls to a store, one after the other. They catch the errors of the calls. */
 type Steps = Generator<unknown, void, unknown>
 
 /** Runs the steps, in this tick as long as the answers of the store are not promises. */
@@ -431,7 +428,11 @@ function drive(steps: Steps, answer?: unknown): Promise<void> | undefined {
   for (;;) {
     const { done, value } = steps.next(answer)
     if (done) return undefined
-    if (isPromise(value)) return Promise.resolve(value).then(answer => drive(steps, answer))
+    if (isPromise(value))
+      return Promise.resolve(value).then(
+        answer => drive(steps, answer),
+        error => void steps.throw(error),
+      )
     answer = value
   }
 }

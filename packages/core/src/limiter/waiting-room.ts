@@ -1,24 +1,7 @@
 import type { Decision } from '../algorithms/decision.js'
 import { andThen } from '../shared/maybe-promise.js'
 import type { Booked } from '../store/store.js'
-import { type Ask, closedError, Line, type WaitingHost } from './waiting-line.js'
-
-/** What other limiters may do with a room. */
-export interface Room {
-  readonly occupied: number
-  rebook(): void
-  close(): void
-}
-
-/** How a combination tells its members that calls wait for them. */
-export interface SharedWaitHooks {
-  /** Called when the first call comes to wait, and when the last one has left. */
-  onOccupied(room: Room, isOccupied: boolean): void
-  /** Called when a call joins or leaves the line of a key. */
-  onStanding(key: string, change: 1 | -1): void
-  /** Whether too many calls wait for the key in other rooms. */
-  isCrowded(key: string): boolean
-}
+import { type Ask, closedError, Line, type Room, type WaitingHost } from './waiting-line.js'
 
 /** The waiting calls of a limiter: a line for each key. */
 export class WaitingRoom<Async extends boolean> implements Room {
@@ -32,10 +15,9 @@ export class WaitingRoom<Async extends boolean> implements Room {
     this.host = host
   }
 
-  /** Resolves when the permits are available, to the decision and its booking. */
+  /** Resolves when the permits are available, to the decision and its booking. Throws if a call cannot wait any more. */
   acquire(key: string, ask: Ask): Promise<Booked> {
-    if (ask.signal?.aborted) return Promise.reject(ask.signal.reason)
-    if (this.closed) return Promise.reject(closedError(this.host.name))
+    this.checkOpen(ask.signal)
     if (ask.cost === 0)
       return Promise.resolve(
         andThen(this.host.ledger.decide(key, 0, 0, false), (decision: Decision) => ({ decision })),
@@ -43,6 +25,12 @@ export class WaitingRoom<Async extends boolean> implements Room {
     const line = this.#lines.get(key) ?? new Line(key, this)
     this.#lines.set(key, line)
     return line.acquire(ask)
+  }
+
+  /** Throws if the signal is aborted or the room is closed. */
+  checkOpen(signal: AbortSignal | undefined): void {
+    signal?.throwIfAborted()
+    if (this.closed) throw closedError(this.host.name)
   }
 
   /** Ends every wait, and rejects later calls. */

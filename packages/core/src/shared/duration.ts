@@ -33,7 +33,7 @@ export function spanToUs(option: string, duration: unknown): number {
   const us = Math.round(ms * 1000)
   const exact = Math.abs(ms * 1000 - us) <= us * Number.EPSILON * 4
   if (us < 1 || us > MAX_SPAN_US || !exact)
-    throw invalid(RangeError, option, 'a duration of whole microseconds, from 1 us to 200 years', duration)
+    throw invalid(RangeError, option, 'whole microseconds, up to 200 years', duration)
   return us
 }
 
@@ -45,7 +45,7 @@ export function waitToUs(option: string, duration: unknown): number {
 /** The longest span. A time until the year 2050 plus this span stays within 2^53 microseconds. */
 export const MAX_SPAN_US = 200 * 365.25 * 86_400_000_000
 
-const EXPECTED = "milliseconds or a number with a unit ('250ms', '30s', '1m', '12h', '1d')"
+const EXPECTED = "milliseconds or a number with a unit such as '30s'"
 
 const UNIT_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
 

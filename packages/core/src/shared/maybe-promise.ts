@@ -25,14 +25,18 @@ export function isPromise(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as PromiseLike<unknown> | null | undefined)?.then === 'function'
 }
 
+/** Keeps a rejection of a promise that nothing reads from being an unhandled one. */
+export function ignoreRejection(value: unknown): void {
+  if (isPromise(value)) value.then(undefined, () => {})
+}
+
 /** Calls `ask` with every item. Returns the answers, in a promise only if one of them is a promise. */
 export function all<T, U>(items: readonly T[], ask: (item: T) => MaybePromise<U>): MaybePromise<U[]> {
   const answers: MaybePromise<U>[] = []
   try {
     for (const item of items) answers.push(ask(item))
   } catch (error) {
-    // The earlier answers are lost now. A rejection among them must not be an unhandled one.
-    for (const answer of answers) if (isPromise(answer)) answer.then(undefined, () => {})
+    answers.forEach(ignoreRejection)
     throw error
   }
   return answers.some(isPromise) ? Promise.all(answers) : (answers as U[])

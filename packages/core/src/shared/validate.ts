@@ -10,8 +10,7 @@ export function checkOptions(
   known: readonly string[],
   foreign: Readonly<Record<string, string>> = COMMON_NAMES,
 ): void {
-  if (typeof options !== 'object' || options === null || Array.isArray(options))
-    throw invalid(TypeError, `${owner} options`, 'an object', options)
+  if (!isRecord(options)) throw invalid(TypeError, `${owner} options`, 'an object', options)
   for (const name of Object.keys(options)) {
     if (known.includes(name)) continue
     const translated = foreign[name] as string
@@ -23,6 +22,11 @@ export function checkOptions(
       name,
     )
   }
+}
+
+/** Whether a value is an object that is not an array. */
+export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 const COMMON_NAMES = { max: 'limit' }

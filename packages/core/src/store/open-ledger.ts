@@ -1,5 +1,5 @@
 import { coded, invalid } from '../shared/errors.js'
-import { isPromise } from '../shared/maybe-promise.js'
+import { ignoreRejection } from '../shared/maybe-promise.js'
 import { GUARDED, type Ledger, type LedgerSpec, type Store } from './store.js'
 
 /**
@@ -9,13 +9,11 @@ import { GUARDED, type Ledger, type LedgerSpec, type Store } from './store.js'
 export function openLedger<Async extends boolean>(store: Store<Async>, spec: LedgerSpec): Ledger<Async> {
   const ledger = opened(store, { ...spec, store })
   if (ledger?.async === false || (ledger?.async === true && GUARDED in ledger)) return ledger
-  // Nothing reads this promise: a rejection of it must not go unhandled.
-  if (isPromise(ledger)) ledger.then(undefined, () => {})
+  ignoreRejection(ledger)
   throw invalid(TypeError, 'store', EXPECTED, ledger)
 }
 
-const EXPECTED =
-  'a store whose open() returns a ledger, which is guarded(ledger, spec) of @sluice/core/store if it is asynchronous'
+const EXPECTED = 'a store whose open() returns a ledger (guarded if async)'
 
 function opened<Async extends boolean>(store: Store<Async>, spec: LedgerSpec): Ledger<Async> {
   try {

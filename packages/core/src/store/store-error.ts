@@ -2,9 +2,9 @@ import { Decision, FixedGauge } from '../algorithms/decision.js'
 import { coded, invalid } from '../shared/errors.js'
 import type { OnStoreError } from './store.js'
 
-/** Checks an `onStoreError` option. */
-export function checkOnStoreError(value: unknown): OnStoreError {
-  if (value === 'allow' || value === 'refuse' || value === 'throw') return value
+/** Checks an `onStoreError` option, which may be undefined. */
+export function checkOnStoreError(value: unknown): OnStoreError | undefined {
+  if (value === undefined || value === 'allow' || value === 'refuse' || value === 'throw') return value
   throw invalid(TypeError, 'onStoreError', "'allow', 'refuse' or 'throw'", value)
 }
 

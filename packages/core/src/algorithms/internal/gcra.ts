@@ -55,10 +55,10 @@ export abstract class Gcra implements Gauge, HoldsBalance {
       this.atOnce,
     ] = this.constants
     if (atOnce * this.intervalPart + 2 * limit > Number.MAX_SAFE_INTEGER)
-      throw invalid(RangeError, 'limit', 'a limit and burst small enough to stay exact (within 2^53)', limit)
+      throw invalid(RangeError, 'limit', 'a smaller limit or burst', limit)
     this.refillUs = windowUs * (atOnce / limit)
     if (this.refillUs > MAX_SPAN_US)
-      throw invalid(RangeError, 'burst', 'a burst that refills within 200 years', atOnce)
+      throw invalid(RangeError, 'burst', 'a burst of at most 200 years', atOnce)
   }
 
   abstract step(

@@ -17,8 +17,7 @@ export function limiterCountWarning(): (limiter: object) => void {
     last = limiter
     if (seen.has(limiter)) return
     seen.add(limiter)
-    if (++count > MOST_LIMITERS)
-      warn(`A limiter function has returned more than ${MOST_LIMITERS} different limiters`)
+    if (++count > MOST_LIMITERS) warn(`A limiter function returned more than ${MOST_LIMITERS} limiters`)
   }
 }
 
@@ -46,7 +45,6 @@ let usedWhileNew = 0
 function warn(observation: string): void {
   warnOnce(
     'SLUICE_MADE_PER_REQUEST',
-    `${observation}. A limiter that is made for each request limits nothing: make limiters and ` +
-      'middleware once, and use keys to distinguish clients.',
+    `${observation}. A limiter made for each request limits nothing: make it once, with a key per client.`,
   )
 }

@@ -1,6 +1,6 @@
 import type { Booking } from '../../algorithms/algorithm.js'
 import { charge } from '../../limiter/internal-verbs.js'
-import { andThen, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
+import { andThen, ignoreRejection, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
 import { warnOnce } from '../../shared/warnings.js'
 import type { Ending, Exchange } from '../options.js'
 import { jointAsks } from '../request/resolve-ask.js'
@@ -89,7 +89,6 @@ function warnOfFailure(error: unknown): boolean {
 /** Ignores errors of a store: the limiter has already reported them. */
 function quietly(act: () => unknown): void {
   try {
-    const done = act()
-    if (isPromise(done)) done.then(undefined, () => {})
+    ignoreRejection(act())
   } catch {}
 }

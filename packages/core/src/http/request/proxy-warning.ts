@@ -15,14 +15,14 @@ export function proxyWarning<X extends Exchange>(host: Host<X>): (request: X[0],
     if (trusts === 'anybody')
       warnOnce(
         'SLUICE_TRUSTS_ANYBODY',
-        'The framework believes every forwarded header, so a client can choose its own key. Name your proxies, in the ' +
-          "trustedProxies option of rateLimit or in the framework's trust setting.",
+        `The framework believes every forwarded header, so a client can choose its own key. ${REMEDY}`,
       )
     else if (trusts === 'nobody')
       warnOnce(
         'SLUICE_PROXY_NOT_TRUSTED',
-        'A request has a forwarded header, but no proxy is trusted. Behind a proxy, all clients then share one limit. Name ' +
-          "your proxies, in the trustedProxies option of rateLimit or in the framework's trust setting.",
+        `A request has a forwarded header, but no proxy is trusted: all its clients share one limit. ${REMEDY}`,
       )
   }
 }
+
+const REMEDY = "Name your proxies in trustedProxies, or in the framework's trust setting."

@@ -14,14 +14,12 @@ import type { PolicyReport } from '../types.js'
  */
 
 /** Names of the parameters. Drafts have renamed them before. */
-const PARAMETER = {
-  quota: 'q',
-  unit: 'qu',
-  window: 'w',
-  remaining: 'r',
-  reset: 't',
-  partition: 'pk',
-} as const
+const QUOTA = 'q'
+const UNIT = 'qu'
+const WINDOW = 'w'
+const REMAINING = 'r'
+const RESET = 't'
+const PARTITION = 'pk'
 
 /**
  * The report of a decision, for the policy of that name. `pendingCost` is the number of permits that the request takes when
@@ -108,18 +106,18 @@ function list(
 
 function policyMember({ name, limit, windowMs, unit, partition }: PolicyReport): string {
   const window = windowSeconds(windowMs)
-  let member = `${quoted(name)};${PARAMETER.quota}=${floorUnits(limit)}`
-  if (unit !== undefined && unit !== 'requests') member += `;${PARAMETER.unit}="${unit}"`
-  if (window !== undefined) member += `;${PARAMETER.window}=${window}`
-  return partition === undefined ? member : `${member};${PARAMETER.partition}=:${partition}:`
+  let member = `${quoted(name)};${QUOTA}=${floorUnits(limit)}`
+  if (unit !== undefined && unit !== 'requests') member += `;${UNIT}="${unit}"`
+  if (window !== undefined) member += `;${WINDOW}=${window}`
+  return partition === undefined ? member : `${member};${PARTITION}=:${partition}:`
 }
 
 function limitMember(report: PolicyReport): string {
   // A policy without a window announces no reset.
   const reset = windowSeconds(report.windowMs) === undefined ? undefined : resetSeconds(report)
-  let member = `${quoted(report.name)};${PARAMETER.remaining}=${floorUnits(report.remaining)}`
-  if (reset !== undefined) member += `;${PARAMETER.reset}=${reset}`
-  return report.partition === undefined ? member : `${member};${PARAMETER.partition}=:${report.partition}:`
+  let member = `${quoted(report.name)};${REMAINING}=${floorUnits(report.remaining)}`
+  if (reset !== undefined) member += `;${RESET}=${reset}`
+  return report.partition === undefined ? member : `${member};${PARTITION}=:${report.partition}:`
 }
 
 /** Seconds of a window, at least 1; undefined for a policy without a window. */

@@ -1,4 +1,4 @@
-import { Decision, FixedGauge } from '../../algorithms/decision.js'
+import { type Decision, refusalOf } from '../../algorithms/decision.js'
 import { isJoint } from '../../limiter/joint/joint-decision.js'
 import { andThen, type MaybePromise } from '../../shared/maybe-promise.js'
 import type { Exchange, Refusal } from '../options.js'
@@ -30,19 +30,7 @@ export function expose(fields: Field[]): void {
 }
 
 /** The decision for a client on the `deny` list, which no limiter makes. */
-export const DENIED = new Decision(
-  new FixedGauge({
-    code: 'SLUICE_BLOCKED',
-    limit: 0,
-    balance: 0,
-    refillAfterUs: Infinity,
-    resetAfterUs: Infinity,
-  }),
-  Infinity,
-  Infinity,
-  0,
-  0,
-)
+export const DENIED = /* @__PURE__ */ refusalOf('SLUICE_BLOCKED', 0, Infinity)
 
 /** Whether a request is refused because a store failed. */
 export function isStoreFailure(decision: Decision): boolean {

@@ -44,15 +44,13 @@ export function warnOfEviction({ load, passesInUs }: Candidate, maxKeys: number)
     warnOnce(
       'SLUICE_FORGOT_REFUSED_KEY',
       () =>
-        `The in-memory store is full (maxKeys ${maxKeys}) of keys that are being refused, and has forgotten ` +
-        "one of them. Raise maxKeys, or choose onFull: 'refuse'.",
+        `A full memoryStore (maxKeys ${maxKeys}) forgot a key that was being refused. ` +
+        "Raise maxKeys, or set onFull: 'refuse'.",
     )
   else if (load > 0)
     warnOnce(
       'SLUICE_FORGOT_KEY',
-      () =>
-        `The in-memory store is full (maxKeys ${maxKeys}) and forgets keys before they have rested, those with ` +
-        'the least of their limit in use first. Raise maxKeys if that many clients are real.',
+      () => `A full memoryStore (maxKeys ${maxKeys}) forgot a key that was in use. Raise maxKeys.`,
     )
 }
 

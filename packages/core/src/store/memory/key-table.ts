@@ -75,6 +75,14 @@ export class KeyTable<A extends Kept<A>> {
     return at
   }
 
+  /** Where the lanes of a key are; undefined if the table does not have the key. */
+  find(key: string): { readonly page: Page; readonly at: number } | undefined {
+    const slot = this.slotOf.get(key)
+    if (slot === undefined) return undefined
+    const page = this.pageOf(slot)
+    return { page, at: this.lanesAt(page, slot) }
+  }
+
   generationAt(page: Page, at: number): number {
     return Math.floor((page.state[at + this.#lanes] as number) / (VERSION_MASK + 1))
   }

@@ -1,5 +1,5 @@
 import { type Algorithm, type Booking, sameArgs } from '../../algorithms/algorithm.js'
-import { Decision, FixedGauge } from '../../algorithms/decision.js'
+import { type Decision, refusalOf } from '../../algorithms/decision.js'
 import type { Clock } from '../../shared/clock.js'
 import { blocked } from '../blocked.js'
 import { convertSince, type OptionsVersion } from '../conversions.js'
@@ -7,6 +7,7 @@ import type { Booked, Ladder, Ledger, LedgerSpec } from '../store.js'
 import { candidateOf, leastPenalty, warnOfEviction } from './eviction.js'
 import { type Candidate, KeyTable, SLOTS_PER_SWEEP } from './key-table.js'
 import { block, blockLeftUs, PENALTY_LANES, type PenaltyLanes, strike } from './penalties.js'
+import type { Page } from './slots.js'
 import { storedKeyOf } from './stored-key.js'
 
 /** The keys of one limiter in memory: a table of their states, and a table of their penalties. */
@@ -46,10 +47,9 @@ export class MemoryLedger implements Ledger<false> {
     const storedKey = storedKeyOf(key)
     const decision = this.#decideAt(nowUs, storedKey, cost, maxWaitUs, true)
     const states = this.#states
-    const slot = decision.allowed && cost > 0 ? states.slotOf.get(storedKey) : undefined
-    if (slot === undefined) return { decision }
-    const page = states.pageOf(slot)
-    const at = states.lanesAt(page, slot)
+    const found = decision.allowed && cost > 0 ? states.find(storedKey) : undefined
+    if (found === undefined) return { decision }
+    const { page, at } = found
     const booking: MemoryBooking = {
       atUs: nowUs,
       actUs: nowUs + decision.waitUs,
@@ -71,11 +71,10 @@ export class MemoryLedger implements Ledger<false> {
 
   release(key: string, permits: number): number {
     const states = this.#states
-    const slot = states.slotOf.get(storedKeyOf(key))
-    if (slot === undefined) return 0
-    const page = states.pageOf(slot)
+    const found = states.find(storedKeyOf(key))
+    if (found === undefined) return 0
     this.#firstRestUs = 0
-    return states.algorithm.refund(page.state, states.lanesAt(page, slot), this.#clock.nowUs(), permits)
+    return states.algorithm.refund(found.page.state, found.at, this.#clock.nowUs(), permits)
   }
 
   drain(key: string): number {
@@ -157,7 +156,7 @@ export class MemoryLedger implements Ledger<false> {
       if (candidate.passesInUs > 0 && !this.#forgetsRefused) {
         // The same keys are sampled at the next call, so that the stated wait stays true.
         if (commit) algorithm.forget?.(scratch, 0)
-        return this.#storeFull(candidate.passesInUs)
+        return refusalOf('SLUICE_STORE_FULL', algorithm.policy.limit, candidate.passesInUs)
       }
       if (commit) this.#evict(candidate)
     }
@@ -179,20 +178,15 @@ export class MemoryLedger implements Ledger<false> {
   ): Decision {
     const states = this.#states
     const { algorithm, scratch } = states
-    const slot = states.slotOf.get(storedKey)
     scratch.fill(0)
-    const page = slot === undefined ? undefined : states.pageOf(slot)
-    const state = page?.state ?? scratch
-    const at = page === undefined ? 0 : states.lanesAt(page, slot as number)
-    const peekAt = (us: number) => algorithm.step(state, at, us, cost, maxWaitUs, false)
+    const { page, at } = states.find(storedKey) ?? { page: { state: scratch }, at: 0 }
+    const peekAt = (us: number) => algorithm.step(page.state, at, us, cost, maxWaitUs, false)
     return blocked(peekAt(nowUs), leftUs, cost, peekAt(nowUs + leftUs))
   }
 
   #blockLeftUs(penalties: KeyTable<PenaltyLanes>, storedKey: string, nowUs: number): number {
-    const slot = penalties.slotOf.get(storedKey)
-    if (slot === undefined) return 0
-    const page = penalties.pageOf(slot)
-    return blockLeftUs(page.state, penalties.lanesAt(page, slot), nowUs)
+    const found = penalties.find(storedKey)
+    return found === undefined ? 0 : blockLeftUs(found.page.state, found.at, nowUs)
   }
 
   /** Changes the penalty of a key, if there is room for it. Returns how long the key is blocked now. */
@@ -206,14 +200,12 @@ export class MemoryLedger implements Ledger<false> {
     this.#penalties ??= new KeyTable(PENALTY_LANES)
     const penalties = this.#penalties
     if (penalties.isSweepDue()) penalties.sweep(nowUs, SLOTS_PER_SWEEP)
-    let slot = penalties.slotOf.get(storedKey)
-    if (slot === undefined) {
+    if (!penalties.slotOf.has(storedKey)) {
       if (!this.#hasRoomForPenalty(penalties, nowUs, isByHand)) return 0
       penalties.scratch.fill(0)
-      slot = penalties.insert(storedKey)
+      penalties.insert(storedKey)
     }
-    const page = penalties.pageOf(slot)
-    const at = penalties.lanesAt(page, slot)
+    const { page, at } = penalties.find(storedKey) as { page: Page; at: number }
     change(page.state, at, nowUs)
     return blockLeftUs(page.state, at, nowUs)
   }
@@ -237,17 +229,6 @@ export class MemoryLedger implements Ledger<false> {
     candidate.table.removeSlot(candidate.slot)
   }
 
-  #storeFull(waitUs: number): Decision {
-    const gauge = new FixedGauge({
-      code: 'SLUICE_STORE_FULL',
-      limit: this.#states.algorithm.policy.limit,
-      balance: 0,
-      refillAfterUs: waitUs,
-      resetAfterUs: waitUs,
-    })
-    return new Decision(gauge, waitUs, waitUs, 0, 0)
-  }
-
   /**
    * If the memory of the algorithm is used up, forgets every key that has rested. Returns whether there were any. Looks
    * at every key, but not again before the first of them rests.
@@ -263,10 +244,9 @@ export class MemoryLedger implements Ledger<false> {
   /** Returns a booking's permits, converted to the current options. Does nothing if the key was reset or evicted since. */
   #giveBack(key: string, booking: MemoryBooking, refunds: boolean): number {
     const states = this.#states
-    const slot = states.slotOf.get(storedKeyOf(key))
-    if (slot === undefined) return 0
-    const page = states.pageOf(slot)
-    const at = states.lanesAt(page, slot)
+    const found = states.find(storedKeyOf(key))
+    if (found === undefined) return 0
+    const { page, at } = found
     if (states.generationAt(page, at) !== booking.generation) return 0
     convertSince(booking.version, booking.mark, 0)
     booking.version = states.version

@@ -79,9 +79,5 @@ const MOST_KEYS = 2 ** 23
 
 function warnInClusterWorker(): void {
   if (builtin<{ isWorker: boolean }>('node:cluster')?.isWorker)
-    warnOnce(
-      'SLUICE_MEMORY_IN_CLUSTER',
-      'A limiter in a cluster worker keeps its keys in the memory of that worker, so that n workers together allow n ' +
-        'times the limit. Use a shared store, or divide the limit by the number of workers.',
-    )
+    warnOnce('SLUICE_MEMORY_IN_CLUSTER', 'In a cluster, each worker counts for itself. Use a shared store.')
 }
