@@ -132,7 +132,9 @@ function methodsIn(file: string, name: string): string[] {
 function algorithms(): string[] {
   const index = readFileSync(join(ROOT, 'packages/core/src/index.ts'), 'utf8')
   const exported = [...index.matchAll(/^export \{(.*)\} from '\.\/algorithms\//gm)]
-  return exported.map(([, names]) => names?.split(',').at(-1)?.trim() as string)
+  return exported
+    .map(([, names]) => names?.split(',').at(-1)?.trim() as string)
+    .filter(name => !name.startsWith('type '))
 }
 
 function sources(): string[] {

@@ -30,7 +30,7 @@ import { breakable, expectStoreFailure, FAILURE, figuresOf, isCollected, logOf, 
 
 type Options = Pick<LimiterOptions, 'maxQueue' | 'maxQueuePerKey'>
 
-/** Limiters on one clock, each on a store of its own unless told otherwise. */
+/** Limiters on one clock. Each has its own store by default. */
 function setUp() {
   const clock = manualClock()
   const limiter = (
@@ -49,9 +49,9 @@ function setUp() {
 describe('tryAcquireAll', () => {
   test.each<[string, number, number, boolean, string[], number, [number, number]]>([
     ['both have enough', 2, 5, true, [], 0, [0, 0]],
-    ['nothing is asked for', 0, 0, true, [], 0, [2, 5]],
-    ['the first refuses for ever', 3, 1, false, ['per-second'], Infinity, [2, 5]],
-    ['the last refuses for ever', 1, 6, false, ['per-day'], Infinity, [2, 5]],
+    ['both costs are 0', 0, 0, true, [], 0, [2, 5]],
+    ['the first cost can never be granted', 3, 1, false, ['per-second'], Infinity, [2, 5]],
+    ['the last cost can never be granted', 1, 6, false, ['per-day'], Infinity, [2, 5]],
     ['both refuse', 3, 6, false, ['per-second', 'per-day'], Infinity, [2, 5]],
   ])('%s', (_, first, second, allowed, refusedBy, waitMs, remaining) => {
     const { perSecond, perDay } = setUp()
@@ -63,7 +63,7 @@ describe('tryAcquireAll', () => {
     expect([perSecond.peek('ann').remaining, perDay.peek('acme').remaining]).toEqual(remaining)
   })
 
-  test('a refusal carries the longest wait, and after it the same ask passes', () => {
+  test('a refusal reports the longest wait, and the same call passes after it', () => {
     const { clock, perSecond, perDay } = setUp()
     const asks = [
       { limiter: perDay, key: 'ann', cost: 3 },
@@ -78,7 +78,7 @@ describe('tryAcquireAll', () => {
     expect(tryAcquireAll(asks).allowed).toBe(true)
   })
 
-  test('says what each part was asked and what it decided', () => {
+  test('lists the limiter, key, cost and decision of each part', () => {
     const { perSecond, perDay } = setUp()
     const { parts } = tryAcquireAll([
       { limiter: perSecond, key: 'ann' },
@@ -102,7 +102,7 @@ describe('tryAcquireAll', () => {
     ])
   })
 
-  test('as plain data it is the figures of a decision and who refused', () => {
+  test('as JSON, a joint decision is its figures and the names of the limiters that refused', () => {
     const { perSecond, perDay } = setUp()
     perSecond.tryAcquire('ann', { cost: 2 })
     const decision = tryAcquireAll([
@@ -122,14 +122,14 @@ describe('tryAcquireAll', () => {
     })
   })
 
-  test('two of one name that refuse are named once', () => {
+  test('names a limiter once if two of the same name refuse', () => {
     const { limiter } = setUp()
     const closed = () => limiter('closed', tokenBucket({ limit: 0, window: '1s' }))
     const asks = [closed(), closed()].map(limiter => ({ limiter, key: 'ann' }))
     expect(tryAcquireAll(asks)).toMatchObject({ allowed: false, refusedBy: ['closed'] })
   })
 
-  test('any mix of algorithms agrees or nobody pays', () => {
+  test('with any mix of algorithms, every limiter is charged or none is', () => {
     const { limiter } = setUp()
     const rate = { limit: 4, window: '1m' } as const
     const algorithms = [
@@ -157,7 +157,7 @@ describe('tryAcquireAll', () => {
   test.each([
     ['together within the limit', 3, 2, true, 0],
     ['each within the limit, not together', 3, 3, false, 5],
-  ])('the same limiter and key twice adds up: %s', (_, first, second, allowed, remaining) => {
+  ])('adds up the costs of the same limiter and key: %s', (_, first, second, allowed, remaining) => {
     const { perDay } = setUp()
     const decision = tryAcquireAll([
       { limiter: perDay, key: 'ann', cost: first },
@@ -167,14 +167,14 @@ describe('tryAcquireAll', () => {
     expect(perDay.peek('ann').remaining).toBe(remaining)
   })
 
-  test('the same limiter with other keys does not add up', () => {
+  test('does not add up the costs of different keys of one limiter', () => {
     const { perDay } = setUp()
     const asks = ['ann', 'bob'].map(key => ({ limiter: perDay, key, cost: 5 }))
     expect(tryAcquireAll(asks).allowed).toBe(true)
     expect(tryAcquireAll(asks)).toMatchObject({ allowed: false, refusedBy: ['per-day'] })
   })
 
-  test('a combination stands for its limiters, and adds up with them', () => {
+  test('expands a combination into its limiters, and adds up costs with them', () => {
     const { perSecond, perDay } = setUp()
     const { parts } = tryAcquireAll([
       { limiter: combine(perSecond, perDay), key: 'ann' },
@@ -187,7 +187,7 @@ describe('tryAcquireAll', () => {
     expect([perSecond.peek('ann').remaining, perDay.peek('ann').remaining]).toEqual([1, 2])
   })
 
-  test('a grant is counted by all, a refusal by those who refused', () => {
+  test('stats count a grant for every limiter, and a refusal for the limiters that refused', () => {
     const { perSecond, perDay } = setUp()
     const ask = (cost: number) =>
       tryAcquireAll([
@@ -200,21 +200,21 @@ describe('tryAcquireAll', () => {
     expect(perDay.stats()).toMatchObject({ granted: 1, refused: 0 })
   })
 
-  test('what was decided is told of the limiters that decided it', async () => {
+  test('publishes a decision event for each limiter that granted or refused', async () => {
     const { perSecond, perDay } = setUp()
-    const told = await decisionsOf(() =>
+    const events = await decisionsOf(() =>
       tryAcquireAll([
         { limiter: perSecond, key: 'ann', cost: 2 },
         { limiter: perDay, key: 'acme' },
       ]),
     )
-    expect(told).toEqual([
+    expect(events).toEqual([
       { limiter: 'per-second', key: 'ann', cost: 2, allowed: true },
       { limiter: 'per-day', key: 'acme', cost: 1, allowed: true },
     ])
   })
 
-  test('where a store has no room for all, the first is given back', () => {
+  test('gives back the first part if a full store refuses the second', () => {
     const { limiter, perDay } = setUp()
     const store = memoryStore({ maxKeys: 1, onFull: 'refuse' })
     const crowded = limiter('crowded', fixedWindow({ limit: 1, window: '1h' }), store)
@@ -232,7 +232,7 @@ describe('tryAcquireAll', () => {
     expect(tryAcquireAll(asks('b')).allowed).toBe(true)
   })
 
-  test('what a refusal says of a part that was charged and given back is what that part has', () => {
+  test('a refusal shows what a part has after its permits were given back', () => {
     const { limiter, perDay } = setUp()
     const store = memoryStore({ maxKeys: 1, onFull: 'refuse' })
     const crowded = limiter('crowded', fixedWindow({ limit: 1, window: '1h' }), store)
@@ -245,8 +245,8 @@ describe('tryAcquireAll', () => {
   })
 })
 
-describe('tryAcquireAll, where a store answers later', () => {
-  test('is synchronous only if all are', async () => {
+describe('tryAcquireAll on asynchronous stores', () => {
+  test('returns a promise if any limiter is asynchronous', async () => {
     const { perSecond, perDay, later } = setUp()
     const slow = later('slow', slidingLog({ limit: 1, window: '1h' }))
     const synchronous = tryAcquireAll([
@@ -275,7 +275,7 @@ describe('tryAcquireAll, where a store answers later', () => {
     ['in the same order', ['x', 'y'], ['x', 'y'], 1],
     ['in opposite orders', ['x', 'y'], ['y', 'x'], 1],
   ])(
-    'of two at once that ask %s one wins at the most, and a loser gets everything back',
+    'grants at most one of two concurrent calls %s, and gives everything back to a refused one',
     async (_, first, second, most) => {
       const { later } = setUp()
       const limiter = later('one', slidingLog({ limit: 1, window: '1h' }))
@@ -287,7 +287,7 @@ describe('tryAcquireAll, where a store answers later', () => {
     },
   )
 
-  test('who loses a part to somebody who came in between gets the others back', async () => {
+  test('gives back the other parts if another caller takes one in between', async () => {
     const { later, perDay } = setUp()
     const contested = later('contested', slidingLog({ limit: 1, window: '1h' }))
     const joint = tryAcquireAll([
@@ -314,7 +314,7 @@ describe('a store that fails', () => {
   }
 
   test.each(['decide', 'book'] as const)(
-    'in %s: the failure is the answer, and nothing stays taken',
+    'in %s: the call fails with the error of the store, and keeps no permits',
     async verb => {
       const { store, asks, perDay, sound, broken } = withBroken()
       store.failing = verb
@@ -331,14 +331,17 @@ describe('a store that fails', () => {
     },
   )
 
-  test.each(['decide', 'book'] as const)('in %s: the limiter of that store counts it, once', async verb => {
-    const { store, asks, perDay, sound, broken } = withBroken()
-    store.failing = verb
-    await expectStoreFailure(tryAcquireAll(asks))
-    expect([perDay, sound, broken].map(part => part.stats().storeErrors)).toEqual([0, 0, 1])
-  })
+  test.each(['decide', 'book'] as const)(
+    'in %s: the limiter of that store counts the error once',
+    async verb => {
+      const { store, asks, perDay, sound, broken } = withBroken()
+      store.failing = verb
+      await expectStoreFailure(tryAcquireAll(asks))
+      expect([perDay, sound, broken].map(part => part.stats().storeErrors)).toEqual([0, 0, 1])
+    },
+  )
 
-  test('in acquireAll: the failure ends the wait, and nothing stays taken', async () => {
+  test('in acquireAll: the error ends the wait, and no permits stay taken', async () => {
     const { store, asks, perDay, sound, broken } = withBroken()
     store.failing = 'book'
     await expectStoreFailure(acquireAll(asks))
@@ -351,7 +354,7 @@ describe('a store that fails', () => {
     expect(broken.stats().storeErrors).toBe(1)
   })
 
-  test('in acquireAll, while somebody waits: the failure ends the wait, and no alarm is left', async () => {
+  test('in acquireAll, during a wait: the error ends the wait, and no timer is left', async () => {
     const { clock, store, asks, broken } = withBroken()
     await broken.tryAcquire('ann', { cost: 3 })
     const wait = acquireAll(asks)
@@ -363,7 +366,7 @@ describe('a store that fails', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('a synchronous one: it throws, and what was taken is given back', () => {
+  test('that is synchronous: the call throws, and the permits taken are given back', () => {
     const { limiter, perDay } = withBroken()
     const store = breakable(memoryStore())
     const broken = limiter('broken', slidingLog({ limit: 3, window: '1h' }), store)
@@ -387,7 +390,7 @@ describe('acquireAll', () => {
     return { clock, limiter, log, fast, slow, asks }
   }
 
-  test('passes at once what is there', async () => {
+  test('grants at once if the permits are available', async () => {
     const { clock, perSecond, perDay } = setUp()
     const decision = await acquireAll([
       { limiter: perSecond, key: 'ann', cost: 2 },
@@ -398,7 +401,7 @@ describe('acquireAll', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('waits until all pass together, and takes nothing before', async () => {
+  test('waits until all limiters can grant, and takes nothing before', async () => {
     const { clock, log, fast, slow, asks } = exhausted()
     const wait = acquireAll(asks)
     log.note('all', wait)
@@ -419,7 +422,7 @@ describe('acquireAll', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('asks again when somebody else was faster', async () => {
+  test('tries again if another caller took the permits first', async () => {
     const { clock, log, fast, slow, asks } = exhausted()
     log.note('all', acquireAll(asks))
     clock.advance(2500)
@@ -432,7 +435,7 @@ describe('acquireAll', () => {
     expect(log.entries).toEqual(['all after 3500'])
   })
 
-  test('the same limiter and key twice adds up', async () => {
+  test('adds up the costs of the same limiter and key', async () => {
     const { clock, log, perSecond } = setUp()
     perSecond.tryAcquire('ann')
     log.note('two', acquireAll([1, 2].map(() => ({ limiter: perSecond, key: 'ann' }))))
@@ -447,7 +450,7 @@ describe('acquireAll', () => {
   test.each([
     ['synchronous', memoryStore],
     ['asynchronous', () => asynchronous(memoryStore()) as never],
-  ])('equal asks are served first come, first served, on %s stores', async (_, store) => {
+  ])('serves equal calls first come, first served, on %s stores', async (_, store) => {
     const { clock, limiter, log } = setUp()
     const asks = ['fast', 'slow'].map(name => ({
       limiter: limiter(
@@ -470,7 +473,7 @@ describe('acquireAll', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('a newcomer with an equal ask does not pass who stands in line', async () => {
+  test('a new caller does not overtake a waiter with an equal call', async () => {
     const { clock, limiter, log } = setUp()
     const bookable = limiter('bookable', tokenBucket({ limit: 1, window: '1s' }))
     const booking = bookable.reserve('ann')
@@ -487,7 +490,7 @@ describe('acquireAll', () => {
     expect(log.entries.map(entry => entry.split(' ')[0])).toEqual(['first', 'second'])
   })
 
-  test('equal asks stand in one line, which is as long as its limiters allow', async () => {
+  test('equal calls share one queue, whose length is the smallest maxQueue of the limiters', async () => {
     const { clock, log, asks } = exhausted({ maxQueuePerKey: 1 })
     log.note('first', acquireAll(asks))
     log.note('second', acquireAll(asks))
@@ -498,7 +501,7 @@ describe('acquireAll', () => {
     expect(log.entries[1]).toBe('first after 3000')
   })
 
-  test('other asks do not wait behind', async () => {
+  test('different calls do not wait behind each other', async () => {
     const { log, fast, asks } = exhausted()
     log.note('all', acquireAll(asks))
     log.note('bob', acquireAll([{ limiter: fast, key: 'bob' }]))
@@ -506,7 +509,7 @@ describe('acquireAll', () => {
     expect(log.entries).toEqual(['bob after 0'])
   })
 
-  test('refuses at once what would wait longer than maxWait, and takes nothing', async () => {
+  test('refuses at once if the wait would exceed maxWait, and takes nothing', async () => {
     const { clock, fast, slow, asks } = exhausted()
     clock.advance('1s')
     const before = await figuresOf('ann', fast)
@@ -526,7 +529,7 @@ describe('acquireAll', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('waits as long as maxWait, to the microsecond', async () => {
+  test('waits up to maxWait, to the microsecond', async () => {
     const { clock, log, asks } = exhausted()
     log.note('all', acquireAll(asks, { maxWait: '3s' }))
     clock.advance('3s')
@@ -534,7 +537,7 @@ describe('acquireAll', () => {
     expect(log.entries).toEqual(['all after 3000'])
   })
 
-  test('whose patience ends before its turn is turned away then, with a joint decision', async () => {
+  test('refuses a waiter when its maxWait passes before its turn, with a joint decision', async () => {
     const { clock, slow, asks } = exhausted()
     const wait = acquireAll(asks, { maxWait: '4s' }).catch(error => error)
     clock.advance(2500)
@@ -544,7 +547,7 @@ describe('acquireAll', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('is as patient as it takes, unless told otherwise', async () => {
+  test('waits without limit by default', async () => {
     const { clock, limiter, log } = setUp()
     const queue = limiter('queue', leakyBucket({ limit: 1, window: '1s', capacity: 1 }))
     const hourly = limiter('hourly', fixedWindow({ limit: 2, window: '1h' }))
@@ -557,7 +560,7 @@ describe('acquireAll', () => {
     expect(log.entries).toEqual(['all after 3600000'])
   })
 
-  test('refuses what can never pass', async () => {
+  test('refuses at once a cost that can never be granted', async () => {
     const { clock, fast, slow } = exhausted()
     const never = acquireAll([
       { limiter: fast, key: 'ann' },
@@ -567,28 +570,28 @@ describe('acquireAll', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('a refusal is counted by those who refused', async () => {
+  test('stats count a refusal for the limiters that refused', async () => {
     const { clock, fast, slow, asks } = exhausted()
     clock.advance('1s')
     await expect(acquireAll(asks, { maxWait: 0 })).rejects.toMatchObject({ code: 'SLUICE_RATE_LIMITED' })
     expect([fast.stats().refused, slow.stats().refused]).toEqual([0, 1])
   })
 
-  test('tells of its limiters, and of no other', async () => {
+  test('publishes events of its own limiters only', async () => {
     const { perSecond, perDay } = setUp()
-    const told = await decisionsOf(() =>
+    const events = await decisionsOf(() =>
       acquireAll([
         { limiter: perSecond, key: 'ann', cost: 2 },
         { limiter: perDay, key: 'acme' },
       ]),
     )
-    expect(told).toEqual([
+    expect(events).toEqual([
       { limiter: 'per-second', key: 'ann', cost: 2, allowed: true },
       { limiter: 'per-day', key: 'acme', cost: 1, allowed: true },
     ])
   })
 
-  test('a signal ends the wait with its reason, and nothing was taken', async () => {
+  test('an abort rejects the wait with its reason, and takes nothing', async () => {
     const { clock, fast, asks } = exhausted()
     const abort = new AbortController()
     const wait = acquireAll(asks, { signal: abort.signal })
@@ -599,7 +602,7 @@ describe('acquireAll', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('a signal that was aborted before refuses before anything is asked', async () => {
+  test('rejects with an already aborted signal without calling a store', async () => {
     const { fast, slow } = exhausted()
     const asks = [fast, slow].map(limiter => ({ limiter, key: 'bob' }))
     await expect(acquireAll(asks, { signal: AbortSignal.abort('too late') })).rejects.toBe('too late')
@@ -611,7 +614,7 @@ describe('acquireAll', () => {
     ['release', slow => slow.release('acme', 1)],
     ['update', slow => slow.update(unlimited())],
     ['update to a higher limit', slow => slow.update(fixedWindow({ limit: 2, window: '3s' }))],
-  ])('%s of a part lets go who waits, in order', async (_, change) => {
+  ])('%s of one limiter wakes the waiters, in order', async (_, change) => {
     const { clock, log, slow, asks } = exhausted()
     for (const name of ['first', 'second']) log.note(name, acquireAll(asks))
     clock.advance('1s')
@@ -620,20 +623,23 @@ describe('acquireAll', () => {
     expect(log.entries).toEqual(['first after 1000'])
   })
 
-  test.each([true, false])('close of a part ends the waits, the first one: %s', async closesFirst => {
-    const { clock, log, fast, slow, asks } = exhausted()
-    for (const name of ['a', 'b']) log.note(name, acquireAll(asks))
-    const [closed, open] = closesFirst ? [fast, slow] : [slow, fast]
-    closed.close()
-    await settled()
-    expect(log.entries).toEqual(['a failed: SLUICE_CLOSED', 'b failed: SLUICE_CLOSED'])
-    expect(clock.alarms).toBe(0)
-    log.note('open', open.acquire('bob'))
-    await settled()
-    expect(log.entries).toContain('open after 0')
-  })
+  test.each([true, false])(
+    'close of one limiter rejects the waiters, closing the first one: %s',
+    async closesFirst => {
+      const { clock, log, fast, slow, asks } = exhausted()
+      for (const name of ['a', 'b']) log.note(name, acquireAll(asks))
+      const [closed, open] = closesFirst ? [fast, slow] : [slow, fast]
+      closed.close()
+      await settled()
+      expect(log.entries).toEqual(['a failed: SLUICE_CLOSED', 'b failed: SLUICE_CLOSED'])
+      expect(clock.alarms).toBe(0)
+      log.note('open', open.acquire('bob'))
+      await settled()
+      expect(log.entries).toContain('open after 0')
+    },
+  )
 
-  test('with a part that is closed it is rejected, as the acquire of that part is', async () => {
+  test('rejects if one limiter is closed, with the error of its acquire', async () => {
     const { fast, slow } = exhausted()
     fast.close()
     const asks = [fast, slow].map(limiter => ({ limiter, key: 'bob' }))
@@ -641,7 +647,7 @@ describe('acquireAll', () => {
     expect(slow.peek('bob').remaining).toBe(1)
   })
 
-  test('on stores that answer later, who leaves while it is asked for gets everything back', async () => {
+  test('on asynchronous stores, gives everything back to a waiter that aborts during a store call', async () => {
     const { later } = setUp()
     const limiters = ['x', 'y'].map(name => later(name, slidingLog({ limit: 1, window: '1h' })))
     for (let turns = 0; turns < 20; turns++) {
@@ -665,8 +671,8 @@ describe('acquireAll', () => {
     }
   })
 
-  describe('holds on to nobody', () => {
-    /** What becomes of a limiter that only the line knows: an ask that ends in some way, beside a limiter that lives on. */
+  describe('lets the limiters of a finished call be garbage-collected', () => {
+    /** Whether a limiter stays in memory after `act` has used it together with a limiter that stays in use. */
     async function held(
       act: (asks: Parameters<typeof acquireAll>[0], clock: ReturnType<typeof manualClock>) => unknown,
     ) {
@@ -690,9 +696,9 @@ describe('acquireAll', () => {
     }
 
     test.each<[string, Parameters<typeof held>[0]]>([
-      ['was served at once', asks => acquireAll(asks)],
+      ['is served at once', asks => acquireAll(asks)],
       [
-        'was served after a wait',
+        'is served after a wait',
         async (asks, clock) => {
           tryAcquireAll(asks as never)
           const wait = acquireAll(asks)
@@ -701,14 +707,14 @@ describe('acquireAll', () => {
         },
       ],
       [
-        'was refused',
+        'is refused',
         async asks => {
           tryAcquireAll(asks as never)
           await acquireAll(asks, { maxWait: 0 }).catch(() => {})
         },
       ],
       [
-        'has left',
+        'is aborted during its wait',
         async asks => {
           tryAcquireAll(asks as never)
           const abort = new AbortController()
@@ -717,36 +723,39 @@ describe('acquireAll', () => {
           await wait
         },
       ],
-      ['had left before', asks => acquireAll(asks, { signal: AbortSignal.abort() }).catch(() => {})],
-      ['asked with a bad option', asks => acquireAll(asks, { maxWait: 'soon' as never }).catch(() => {})],
-    ])('who %s', async (_, act) => {
+      [
+        'has an already aborted signal',
+        asks => acquireAll(asks, { signal: AbortSignal.abort() }).catch(() => {}),
+      ],
+      ['has an invalid option', asks => acquireAll(asks, { maxWait: 'soon' as never }).catch(() => {})],
+    ])('when the call %s', async (_, act) => {
       expect(await held(act)).toBe(false)
     })
   })
 })
 
-describe('a bad ask is refused, and nothing is charged', () => {
+describe('invalid input throws, and charges nothing', () => {
   const { perDay: limiter } = setUp()
   const good = { limiter, key: 'ann' }
   afterEach(() => limiter.reset('ann'))
   const foreign = { name: 'foreign', tryAcquire: () => ({ allowed: true }) }
 
   const BAD: [string, unknown, string][] = [
-    ['no asks', [], 'SLUICE_INVALID_OPTION'],
-    ['what is no list', good, 'SLUICE_INVALID_OPTION'],
-    ['undefined for a list', undefined, 'SLUICE_INVALID_OPTION'],
-    ['null for an ask', [good, null], 'SLUICE_INVALID_OPTION'],
+    ['an empty list', [], 'SLUICE_INVALID_OPTION'],
+    ['an object instead of a list', good, 'SLUICE_INVALID_OPTION'],
+    ['undefined instead of a list', undefined, 'SLUICE_INVALID_OPTION'],
+    ['null instead of a call', [good, null], 'SLUICE_INVALID_OPTION'],
     ['no limiter', [good, { key: 'ann' }], 'SLUICE_INVALID_LIMITER'],
-    ['null for a limiter', [good, { limiter: null, key: 'ann' }], 'SLUICE_INVALID_LIMITER'],
+    ['null instead of a limiter', [good, { limiter: null, key: 'ann' }], 'SLUICE_INVALID_LIMITER'],
     ['a foreign limiter', [good, { limiter: foreign, key: 'ann' }], 'SLUICE_INVALID_LIMITER'],
     ['an algorithm', [good, { limiter: unlimited(), key: 'ann' }], 'SLUICE_INVALID_LIMITER'],
     ['no key', [good, { limiter }], 'SLUICE_INVALID_KEY'],
     ['an empty key', [good, { limiter, key: '' }], 'SLUICE_INVALID_KEY'],
-    ['a number for a key', [good, { limiter, key: 5 }], 'SLUICE_INVALID_KEY'],
+    ['a number instead of a key', [good, { limiter, key: 5 }], 'SLUICE_INVALID_KEY'],
     ['a negative cost', [good, { limiter, key: 'ann', cost: -1 }], 'SLUICE_INVALID_COST'],
     ['half a permit', [good, { limiter, key: 'ann', cost: 0.5 }], 'SLUICE_INVALID_COST'],
-    ['null for a cost', [good, { limiter, key: 'ann', cost: null }], 'SLUICE_INVALID_COST'],
-    ['a text for a cost', [good, { limiter, key: 'ann', cost: '1' }], 'SLUICE_INVALID_COST'],
+    ['null instead of a cost', [good, { limiter, key: 'ann', cost: null }], 'SLUICE_INVALID_COST'],
+    ['a string instead of a cost', [good, { limiter, key: 'ann', cost: '1' }], 'SLUICE_INVALID_COST'],
     ['a misspelt cost', [good, { limiter, key: 'ann', costs: 5 }], 'SLUICE_UNKNOWN_OPTION'],
   ]
 
@@ -768,15 +777,15 @@ describe('a bad ask is refused, and nothing is charged', () => {
 
   test.each<[string, object, string]>([
     ['a misspelt maxWait', { maxwait: '1s' }, 'SLUICE_UNKNOWN_OPTION'],
-    ['a maxWait that is none', { maxWait: 'soon' }, 'SLUICE_INVALID_OPTION'],
-    ['a signal that is none', { signal: 'stop' }, 'SLUICE_INVALID_OPTION'],
-    ['a cost beside the asks', { cost: 5 }, 'SLUICE_UNKNOWN_OPTION'],
+    ['an invalid maxWait', { maxWait: 'soon' }, 'SLUICE_INVALID_OPTION'],
+    ['an invalid signal', { signal: 'stop' }, 'SLUICE_INVALID_OPTION'],
+    ['a cost among the options', { cost: 5 }, 'SLUICE_UNKNOWN_OPTION'],
   ])('acquireAll: %s', async (_, options, code) => {
     await expect(acquireAll([good], options as never)).rejects.toMatchObject({ code })
     expect(limiter.peek('ann').remaining).toBe(5)
   })
 
-  test('on an asynchronous store it throws at once, and the store is not asked', () => {
+  test('throws at once on an asynchronous store, without calling it', () => {
     const { later } = setUp()
     const store = breakable(asynchronous(memoryStore()))
     const slow = later('slow', slidingLog({ limit: 1, window: '1h' }), store)
@@ -790,9 +799,9 @@ describe('a bad ask is refused, and nothing is charged', () => {
   })
 })
 
-describe('what has gone wrong elsewhere', () => {
+describe('bugs reported in other libraries', () => {
   // S02: unkeyed/unkey#1995
-  test('limits in front of one that refuses are not charged', () => {
+  test('limits listed before one that refuses are not charged', () => {
     const { limiter } = setUp()
     const wide = limiter('p1', tokenBucket({ limit: 100, window: '60s' }))
     const narrow = limiter('p2', tokenBucket({ limit: 2, window: '60s' }))
@@ -802,7 +811,7 @@ describe('what has gone wrong elsewhere', () => {
   })
 
   // S03: laravel/framework#51967
-  test('two limits on one key of one store count apart', () => {
+  test('two limits on one key of one store are counted separately', () => {
     const { limiter } = setUp()
     const store = memoryStore()
     const perMinute = limiter('default', fixedWindow({ limit: 5, window: '1m' }), store)
@@ -831,7 +840,7 @@ describe('what has gone wrong elsewhere', () => {
   })
 
   // S30: FRL 11.2.0, key and group joined without a separator
-  test('names and keys that read alike when joined count apart', async () => {
+  test('names and keys that are equal when joined are counted separately', async () => {
     const limits = createRegistry({
       store: memoryStore(),
       algorithm: fixedWindow({ limit: 1, window: '1h' }),
@@ -848,8 +857,8 @@ describe('what has gone wrong elsewhere', () => {
     expect(tryAcquireAll(asks).parts.map(({ cost }) => cost)).toEqual([1, 1, 1, 1])
   })
 
-  // S30 again, for those who wait: each has a line of its own.
-  test('asks that read alike when joined do not stand in one line', async () => {
+  // S30 again, for waiters: each key has its own queue.
+  test('calls whose names and keys are equal when joined do not share a queue', async () => {
     const { limiter, log } = setUp()
     const group = limiter('group', fixedWindow({ limit: 1, window: '1h' }))
     const ask = (...keys: string[]) => keys.map(key => ({ limiter: group, key }))
@@ -861,14 +870,14 @@ describe('what has gone wrong elsewhere', () => {
   })
 })
 
-type Told = Omit<SluiceEvents['sluice:decision'], 'decision'> & { readonly allowed: boolean }
+type DecisionEvent = Omit<SluiceEvents['sluice:decision'], 'decision'> & { readonly allowed: boolean }
 
-/** What is told of decisions in the meantime. */
-async function decisionsOf(act: () => unknown): Promise<Told[]> {
-  const told: Told[] = []
+/** The decision events that are published while `act` runs. */
+async function decisionsOf(act: () => unknown): Promise<DecisionEvent[]> {
+  const events: DecisionEvent[] = []
   const listener = (event: unknown) => {
     const { decision, ...rest } = event as SluiceEvents['sluice:decision']
-    told.push({ ...rest, allowed: decision.allowed })
+    events.push({ ...rest, allowed: decision.allowed })
   }
   subscribe('sluice:decision', listener)
   try {
@@ -876,5 +885,5 @@ async function decisionsOf(act: () => unknown): Promise<Told[]> {
   } finally {
     unsubscribe('sluice:decision', listener)
   }
-  return told
+  return events
 }

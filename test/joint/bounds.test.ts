@@ -2,7 +2,7 @@ import { acquireAll, createLimiter, tokenBucket } from '@sluice/core'
 import { manualClock } from '@sluice/core/testing'
 import { expect, test } from 'vitest'
 
-test('who waits for several limiters counts in each of them, whatever the other keys and costs', async () => {
+test('a waiter for several limiters counts towards the queue of each, for any other keys and costs', async () => {
   const clock = manualClock()
   const perUser = createLimiter(tokenBucket({ limit: 10, window: '1s' }), { clock, name: 'per-user' })
   const overall = createLimiter(tokenBucket({ limit: 1, window: '1h' }), { clock, name: 'overall' })

@@ -44,7 +44,7 @@ function setUp(options: Options = {}) {
 }
 
 describe('a combination', () => {
-  test('grants what all of its limiters grant, and takes from all or none', () => {
+  test('grants if all of its limiters grant, and takes from all or none', () => {
     const { clock, both, remaining } = setUp()
     const ask = (cost: number) => both.tryAcquire('ann', { cost }) as JointDecision
     expect(ask(2)).toMatchObject({ allowed: true, refusedBy: [] })
@@ -60,7 +60,7 @@ describe('a combination', () => {
     expect(remaining()).toEqual([2, 1])
   })
 
-  test('is asked for one permit unless told otherwise', () => {
+  test('takes one permit by default', () => {
     const { both, remaining } = setUp()
     both.tryAcquire('ann')
     expect(remaining()).toEqual([1, 4])
@@ -72,14 +72,14 @@ describe('a combination', () => {
     expect([both.peek('ann').allowed, both.peek('bob').allowed]).toEqual([false, true])
   })
 
-  test('has their names for a name, and advertises the lowest limit, also when it changes', () => {
+  test('is named after its limiters, and advertises their lowest limit, also after an update', () => {
     const { both, perDay } = setUp()
     expect(both).toMatchObject({ name: 'per-second+per-day', policy: { limit: 2, windowMs: 1000 } })
     perDay.update(fixedWindow({ limit: 1, window: '1d' }))
     expect(both.policy).toMatchObject({ limit: 1, windowMs: 86_400_000 })
   })
 
-  test('of combinations is one of all their limiters', () => {
+  test('of combinations contains all of their limiters', () => {
     const { limiter, perSecond, perDay, both } = setUp()
     const perMonth = limiter('per-month', fixedWindow({ limit: 7, window: '30d' }))
     const nested = combine(both, perMonth)
@@ -90,7 +90,7 @@ describe('a combination', () => {
     expect(perMonth.peek('ann').remaining).toBe(5)
   })
 
-  test('is synchronous only if all of its limiters are', async () => {
+  test('returns promises if any of its limiters is asynchronous', async () => {
     const { later, both, perSecond, remaining } = setUp()
     const slow = later('slow', slidingLog({ limit: 1, window: '1h' }))
     expectTypeOf(both).toEqualTypeOf<Limiter<false>>()
@@ -105,7 +105,7 @@ describe('a combination', () => {
     expect(remaining()).toEqual([1, 5])
   })
 
-  test('of two asks at once on an asynchronous store one gets the last permit, and the other nothing', async () => {
+  test('gives the last permit to one of two concurrent calls on an asynchronous store', async () => {
     const { later } = setUp()
     const [x, y] = ['x', 'y'].map(name => later(name, slidingLog({ limit: 1, window: '1h' }))) as [
       Limiter<true>,
@@ -117,7 +117,7 @@ describe('a combination', () => {
     for (const part of [x, y]) expect((await part.peek('ann')).remaining).toBe(1 - winners)
   })
 
-  test('is a limiter for a function that is limited', () => {
+  test('can limit a function', () => {
     const { both, remaining } = setUp()
     const greet = limited(both, { key: (name: string) => name })((name: string) => `hello ${name}`)
     expect([greet('ann'), greet('ann')]).toEqual(['hello ann', 'hello ann'])
@@ -127,7 +127,7 @@ describe('a combination', () => {
 })
 
 describe('the other verbs of a combination', () => {
-  test('peek says what would be answered, and takes nothing', () => {
+  test('peek returns the decision of tryAcquire, and takes nothing', () => {
     const { both, remaining } = setUp()
     expect(both.peek('ann', { cost: 6 })).toMatchObject({
       allowed: false,
@@ -138,14 +138,14 @@ describe('the other verbs of a combination', () => {
     expect(both.stats()).toMatchObject({ granted: 0, refused: 0 })
   })
 
-  test('drain takes what is there, and says how much', () => {
+  test('drain takes all remaining permits, and returns how many', () => {
     const { both } = setUp()
     expect(both.drain('ann')).toBe(2)
     expect(both.peek('ann').remaining).toBe(0)
     expect(both.drain('ann')).toBe(0)
   })
 
-  test('drain and release count what passes, also beside a limiter without a limit', () => {
+  test('drain and release return finite counts beside an unlimited limiter', () => {
     const { limiter, perSecond } = setUp()
     const both = combine(perSecond, limiter('free', unlimited()))
     expect(both.drain('ann')).toBe(2)
@@ -153,7 +153,7 @@ describe('the other verbs of a combination', () => {
     expect(both.peek('ann').remaining).toBe(2)
   })
 
-  test('release gives back to all', () => {
+  test('release gives permits back to every limiter', () => {
     const { both, remaining } = setUp()
     both.tryAcquire('ann', { cost: 2 })
     expect(both.release('ann', 1)).toBe(1)
@@ -162,7 +162,7 @@ describe('the other verbs of a combination', () => {
     expect(remaining()).toEqual([2, 5])
   })
 
-  test('reset makes the key one never seen by all', () => {
+  test('reset forgets the key in every limiter', () => {
     const { both, remaining } = setUp()
     both.tryAcquire('ann', { cost: 2 })
     both.tryAcquire('bob')
@@ -173,7 +173,7 @@ describe('the other verbs of a combination', () => {
     ])
   })
 
-  test('stats are its own, and those of its limiters count what it asked of them', async () => {
+  test('has its own stats, and its limiters count its calls too', async () => {
     const { both, perSecond, perDay } = setUp()
     both.tryAcquire('ann', { cost: 2 })
     both.tryAcquire('ann')
@@ -193,7 +193,7 @@ describe('the other verbs of a combination', () => {
     expect(perSecond.stats()).toMatchObject({ granted: 2, refused: 2 })
   })
 
-  test('a failure of a store is the failure of the verb, and the limiter of that store counts it', async () => {
+  test('a store error fails the call, and the limiter of that store counts it', async () => {
     const { later } = setUp()
     const store = breakable(asynchronous(memoryStore()))
     const broken = later('broken', slidingLog({ limit: 3, window: '1h' }), store)
@@ -232,7 +232,11 @@ describe('the other verbs of a combination', () => {
     ['null', [null], 'SLUICE_INVALID_LIMITER'],
     ['an algorithm', [unlimited()], 'SLUICE_INVALID_LIMITER'],
     ['a list of limiters', [[setUp().perDay]], 'SLUICE_INVALID_LIMITER'],
-    ['what only looks like one', [setUp().perDay, { name: 'x', tryAcquire() {} }], 'SLUICE_INVALID_LIMITER'],
+    [
+      'an object with the shape of a limiter',
+      [setUp().perDay, { name: 'x', tryAcquire() {} }],
+      'SLUICE_INVALID_LIMITER',
+    ],
   ])('combine of %s throws', (_, limiters, code) => {
     expect(codeOf(() => combine(...(limiters as never[])))).toBe(code)
   })
@@ -249,7 +253,7 @@ describe('acquire of a combination', () => {
     return { clock, limiter, log, fast, slow, both }
   }
 
-  test('waits until all pass, takes nothing before, and serves in order', async () => {
+  test('waits until all limiters can grant, takes nothing before, and serves in order', async () => {
     const { clock, log, fast, slow, both } = exhausted()
     for (const name of ['a', 'b', 'c']) log.note(name, both.acquire('ann'))
     expect([both.stats().waiting, clock.alarms]).toEqual([3, 1])
@@ -276,7 +280,7 @@ describe('acquire of a combination', () => {
     })
   })
 
-  test('small asks do not pass a large one that stands before them', async () => {
+  test('small calls do not overtake a large one before them in the queue', async () => {
     const { clock, log, perSecond, both } = setUp()
     perSecond.tryAcquire('ann', { cost: 2 })
     log.note('large', both.acquire('ann', { cost: 2 }))
@@ -291,7 +295,7 @@ describe('acquire of a combination', () => {
     expect(log.entries).toEqual(['large after 1000', 'small after 1500'])
   })
 
-  test('refuses at once what would wait longer than maxWait, and takes nothing', async () => {
+  test('refuses at once if the wait would exceed maxWait, and takes nothing', async () => {
     const { clock, fast, slow, both } = exhausted()
     clock.advance('1s')
     const error = await both.acquire('ann', { maxWait: 1999.999 }).catch(error => error)
@@ -304,7 +308,7 @@ describe('acquire of a combination', () => {
     expect([fast.peek('ann').remaining, slow.peek('ann').remaining, clock.alarms]).toEqual([1, 0, 0])
   })
 
-  test('turns away who would wait too long in line as soon as that is known, with a joint decision', async () => {
+  test('refuses a queued waiter as soon as its wait must exceed maxWait, with a joint decision', async () => {
     const { clock, log, both } = exhausted()
     log.note('first', both.acquire('ann'))
     const second = both.acquire('ann', { maxWait: '4s' }).catch(error => error)
@@ -317,7 +321,7 @@ describe('acquire of a combination', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('lets as many wait as the strictest of its limiters', async () => {
+  test('queues as many waiters as the smallest maxQueue of its limiters', async () => {
     const { clock, log, both } = exhausted({ maxQueuePerKey: 2 })
     for (const name of ['a', 'b', 'c']) log.note(name, both.acquire('ann'))
     await settled()
@@ -327,7 +331,7 @@ describe('acquire of a combination', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('a signal ends a wait with its reason, and who waits behind moves up', async () => {
+  test('an abort rejects the wait with its reason, and the waiters behind it move up', async () => {
     const { clock, log, both } = exhausted()
     const abort = new AbortController()
     log.note('leaves', both.acquire('ann', { signal: abort.signal }))
@@ -341,7 +345,7 @@ describe('acquire of a combination', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('who comes in the tick in which another leaves stands in the same line', async () => {
+  test('a caller that arrives in the tick of an abort joins the same queue', async () => {
     const { clock, log, both } = exhausted()
     const abort = new AbortController()
     log.note('leaves', both.acquire('ann', { signal: abort.signal }))
@@ -357,12 +361,12 @@ describe('acquire of a combination', () => {
   })
 
   test.each<[string, (slow: Limiter<false>, both: Limiter<false>) => unknown]>([
-    ['a reset of a part', slow => slow.reset('ann')],
-    ['a release of a part', slow => slow.release('ann', 1)],
-    ['an update of a part', slow => slow.update(fixedWindow({ limit: 2, window: '3s' }))],
-    ['a reset of all', (_, both) => both.reset('ann')],
-    ['a release of all', (_, both) => both.release('ann', 1)],
-  ])('%s lets go who waits, one and in order', async (_, change) => {
+    ['a reset of one limiter', slow => slow.reset('ann')],
+    ['a release of one limiter', slow => slow.release('ann', 1)],
+    ['an update of one limiter', slow => slow.update(fixedWindow({ limit: 2, window: '3s' }))],
+    ['a reset of the combination', (_, both) => both.reset('ann')],
+    ['a release of the combination', (_, both) => both.release('ann', 1)],
+  ])('%s wakes the waiters, once each and in order', async (_, change) => {
     const { clock, log, slow, both } = exhausted()
     for (const name of ['first', 'second']) log.note(name, both.acquire('ann'))
     clock.advance('1s')
@@ -374,7 +378,7 @@ describe('acquire of a combination', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('on asynchronous stores a change of a part lets go who waits as well', async () => {
+  test('a change of one limiter wakes the waiters on asynchronous stores too', async () => {
     const { clock, later, log } = setUp()
     const slow = later('slow', fixedWindow({ limit: 1, window: '1h' }))
     const both = combine(later('fast', tokenBucket({ limit: 1, window: '1s' })), slow)
@@ -388,7 +392,7 @@ describe('acquire of a combination', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('an update that leaves no hope turns away who waits', async () => {
+  test('refuses waiters when an update makes their cost impossible', async () => {
     const { clock, log, slow, both } = exhausted()
     log.note('wait', both.acquire('ann'))
     slow.update(fixedWindow({ limit: 0, window: '3s' }))
@@ -397,7 +401,7 @@ describe('acquire of a combination', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('what was drained meanwhile is waited for', async () => {
+  test('waits longer if the limiter is drained during the wait', async () => {
     const { clock, log, fast, both } = exhausted()
     log.note('wait', both.acquire('ann'))
     clock.advance(2500)
@@ -410,7 +414,7 @@ describe('acquire of a combination', () => {
     expect(log.entries).toEqual(['wait after 3500'])
   })
 
-  test('closed, it ends its own waits and no others, and its limiters go on', async () => {
+  test('close rejects the waiters of the combination only, and leaves its limiters open', async () => {
     const { clock, log, fast, slow, both } = exhausted()
     log.note('both', both.acquire('ann'))
     log.note('fast', fast.acquire('ann'))
@@ -426,7 +430,7 @@ describe('acquire of a combination', () => {
   })
 
   test.each(['fast', 'slow'] as const)(
-    'the close of its limiter %s ends its waits, and those to come',
+    'close of its limiter %s rejects its waiters, and later calls',
     async name => {
       const { clock, log, fast, slow, both } = exhausted()
       log.note('ann', both.acquire('ann'))
@@ -439,14 +443,14 @@ describe('acquire of a combination', () => {
     },
   )
 
-  test('the close of a limiter while nobody waits rejects those to come all the same', async () => {
+  test('close of a limiter rejects later calls even without waiters', async () => {
     const { slow, both } = exhausted()
     slow.close()
     await expect(both.acquire('bob')).rejects.toMatchObject({ code: 'SLUICE_CLOSED' })
     expect(both.tryAcquire('carl').allowed).toBe(true)
   })
 
-  test('nested, it waits for all of their limiters', async () => {
+  test('of combinations waits for all of their limiters', async () => {
     const { clock, limiter, log, slow, both } = exhausted()
     const slowest = limiter('slowest', fixedWindow({ limit: 1, window: '5s' }))
     const nested = combine(both, slowest)
@@ -462,7 +466,7 @@ describe('acquire of a combination', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('a combination that nobody uses any more is let go, though its limiters live on', async () => {
+  test('an unused combination is garbage-collected while its limiters stay in use', async () => {
     const { clock, fast, slow } = exhausted()
     async function used(): Promise<WeakRef<object>> {
       const both = combine(fast, slow)

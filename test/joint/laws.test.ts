@@ -22,7 +22,7 @@ import { checkWhere } from '../support/premise.js'
 import { asks, cost, gapUs } from '../support/scripts.js'
 import { settled } from './support.js'
 
-/** An algorithm, and what it promises. */
+/** An algorithm, and the most it may grant. */
 interface Part {
   readonly algorithm: Algorithm
   readonly promise: LawfulAlgorithm['promise']
@@ -35,12 +35,12 @@ function partOf({ algorithm, promise }: LawfulAlgorithm): fc.Arbitrary<Part> {
 const anyPart = fc.oneof(...ALGORITHMS.map(partOf))
 const countingPart = fc.oneof(...ALGORITHMS.filter(({ counts }) => counts).map(partOf))
 
-describe.each(ALGORITHMS)('the laws of several limiters, one of them a $name', lawful => {
+describe.each(ALGORITHMS)('several limiters together, one of them a $name', lawful => {
   const parts = fc
     .tuple(partOf(lawful), fc.array(anyPart, { minLength: 1, maxLength: 2 }), fc.boolean())
     .map(([first, others, isLast]) => (isLast ? [...others, first] : [first, ...others]))
 
-  test('granted when each alone would, and each pays exactly its cost; a refusal costs nobody anything', () => {
+  test('grants if each limiter alone would, charging each its cost; a refusal charges none', () => {
     check(fc.tuple(parts, asks()), ([parts, script]) => {
       const clock = manualClock()
       const limiters = open(parts, clock)
@@ -60,7 +60,7 @@ describe.each(ALGORITHMS)('the laws of several limiters, one of them a $name', l
     })
   })
 
-  test('refused before retryAfter, granted at it, to the microsecond', () => {
+  test('refuses before retryAfter and grants at it, to the microsecond', () => {
     checkWhere(
       fc.tuple(parts, asks(), cost(), fc.boolean()),
       ([parts, script, cost, empties]) => {
@@ -80,7 +80,7 @@ describe.each(ALGORITHMS)('the laws of several limiters, one of them a $name', l
     )
   })
 
-  test('the promise of each part is kept in any window', () => {
+  test('never grants more in any window than each limiter allows', () => {
     check(fc.tuple(parts, asks()), ([parts, script]) => {
       const clock = manualClock()
       const limiters = open(parts, clock)
@@ -93,7 +93,7 @@ describe.each(ALGORITHMS)('the laws of several limiters, one of them a $name', l
     })
   })
 
-  test('a combination of one decides as that one', () => {
+  test('a combination of one limiter decides like that limiter', () => {
     check(fc.tuple(partOf(lawful), asks()), ([part, script]) => {
       const clock = manualClock()
       const [combined, alone] = open([part, part], clock) as [Limiter<false>, Limiter<false>]
@@ -109,7 +109,7 @@ describe.each(ALGORITHMS)('the laws of several limiters, one of them a $name', l
     })
   })
 
-  test('a limiter and key that come twice add up', () => {
+  test('adds up the costs of a limiter and key listed twice', () => {
     const pairs = fc.array(fc.record({ gapUs: gapUs(), first: cost(), second: cost() }))
     check(fc.tuple(partOf(lawful), pairs), ([part, script]) => {
       const clock = manualClock()
@@ -128,7 +128,7 @@ describe.each(ALGORITHMS)('the laws of several limiters, one of them a $name', l
     })
   })
 
-  test('where a store has no room for all, what was taken is given back', () => {
+  test('gives back the permits taken if a full store refuses another part', () => {
     checkWhere(
       fc.tuple(partOf(lawful), asks(), fc.integer({ min: 1, max: 5 }), fc.boolean()),
       ([part, script, cost, rests]) => {
@@ -138,7 +138,7 @@ describe.each(ALGORITHMS)('the laws of several limiters, one of them a $name', l
         if (rests) clock.advance('1m')
         const before = limiter.peek('key', { cost })
         if (!before.allowed) return false
-        // Each of the keys finds room when it looks; once the first is charged there is none for the second.
+        // Each key has a slot when it is checked. After the first key is charged, the store has no slot for the second.
         const crowded = createLimiter(fixedWindow({ limit: 1, window: '1h' }), {
           name: 'crowded',
           store: memoryStore({ maxKeys: 1, onFull: 'refuse' }),
@@ -157,7 +157,7 @@ describe.each(ALGORITHMS)('the laws of several limiters, one of them a $name', l
         const after = limiter.peek('key', { cost })
         expect(crowded.peek('a').allowed).toBe(true)
         if (before.balance === Infinity) return true
-        // Smooth limiters truncate what an ask costs to whole microseconds, and so what it gives back.
+        // Smooth limiters truncate a cost to whole microseconds, and the same cost when it is given back.
         const [limit = 0, windowUs = 0] = part.algorithm.args
         const truncated = lawful.counts ? 1e-6 : (4 * limit) / windowUs
         expect(Math.abs(after.balance - before.balance)).toBeLessThanOrEqual(truncated)
@@ -168,7 +168,7 @@ describe.each(ALGORITHMS)('the laws of several limiters, one of them a $name', l
     )
   })
 
-  test('on asynchronous stores, and on both kinds, the decisions are those of synchronous ones', async () => {
+  test('asynchronous and mixed stores decide like synchronous ones', async () => {
     const script = asks(10)
     await checkLater(fc.tuple(parts, script, fc.boolean()), async ([parts, script, isMixed]) => {
       const clock = manualClock()
@@ -186,7 +186,7 @@ describe.each(ALGORITHMS)('the laws of several limiters, one of them a $name', l
     })
   })
 
-  test('who waits gets what every part promises, in order, and leaves nothing behind', async () => {
+  test('grants waiters in order, within the limit of every part, and leaves no timer or booking behind', async () => {
     const act = fc.record({ gapUs: gapUs(), cost: cost(), leaves: fc.boolean() })
     await checkLater(fc.tuple(parts, fc.array(act, { maxLength: 12 })), async ([parts, script]) => {
       const clock = manualClock()
@@ -224,10 +224,10 @@ describe.each(ALGORITHMS)('the laws of several limiters, one of them a $name', l
   })
 })
 
-describe('the laws of a combination whose parts all count exactly', () => {
+describe('a combination of exact limiters', () => {
   const counting = fc.array(countingPart, { minLength: 1, maxLength: 3 })
 
-  test('exactly `remaining` more single permits pass now', () => {
+  test('grants exactly `remaining` more single permits now', () => {
     check(fc.tuple(counting, asks()), ([parts, script]) => {
       const clock = manualClock()
       const both = combine(...open(parts, clock))
@@ -255,7 +255,7 @@ describe('the laws of a combination whose parts all count exactly', () => {
     })
   })
 
-  test('at rest, after resetAfter, it passes `limit` permits', () => {
+  test('grants `limit` permits after resetAfter', () => {
     check(fc.tuple(counting, asks()), ([parts, script]) => {
       const clock = manualClock()
       const both = combine(...open(parts, clock))
@@ -267,7 +267,7 @@ describe('the laws of a combination whose parts all count exactly', () => {
     })
   })
 
-  test('a drain takes what is there, and a reset gives it back', () => {
+  test('drain takes all remaining permits, and reset gives them back', () => {
     check(fc.tuple(counting, asks()), ([parts, script]) => {
       const clock = manualClock()
       const limiters = open(parts, clock)
@@ -283,7 +283,7 @@ describe('the laws of a combination whose parts all count exactly', () => {
   })
 })
 
-test('on asynchronous stores nobody gets too much, and losers get everything back, whoever comes in between', async () => {
+test('on asynchronous stores no caller gets too much, and refused calls keep nothing, in any order of answers', async () => {
   const LIMITS = [3, 4, 5]
   const ask = fc
     .shuffledSubarray([0, 1, 2], { minLength: 1 })
@@ -387,7 +387,7 @@ function replay(
   }
 }
 
-/** Every window that starts with one grant and ends with another holds at most what is promised for its span. */
+/** Checks every window that starts with one grant and ends with another: it holds at most the permits allowed in its span. */
 function expectWithinPromise({ algorithm, promise }: Part, grants: readonly Grant[]): void {
   const largest = Math.max(1, ...grants.map(({ cost }) => cost))
   const demand = { asks: grants.length, largest, booked: false }

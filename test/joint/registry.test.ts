@@ -27,7 +27,7 @@ function setUp(options: RegistryOptions = {}) {
   return { clock, limits, events: eventsOf(limits) }
 }
 
-/** What listeners hear, in order. */
+/** The events that listeners receive, in order. */
 function eventsOf(limits: Registry): string[] {
   const events: string[] = []
   limits.subscribe(({ change, limiter }) => events.push(`${change} ${limiter.name}`))
@@ -35,7 +35,7 @@ function eventsOf(limits: Registry): string[] {
 }
 
 describe('get', () => {
-  test('makes a limiter of that name once, with the algorithm of the registry', () => {
+  test('creates a limiter of that name once, with the algorithm of the registry', () => {
     const { limits, events } = setUp()
     const search = limits.get('search')
     expect(search).toMatchObject({ name: 'search', policy: { limit: 10 } })
@@ -44,13 +44,13 @@ describe('get', () => {
     expect(events).toEqual(['added search'])
   })
 
-  test('makes it with an algorithm of its own where one is stated', () => {
+  test('creates the limiter with the algorithm it is given', () => {
     const { limits } = setUp()
     expect(limits.get('login', login).policy.limit).toBe(5)
     expect(limits.get('search').policy.limit).toBe(10)
   })
 
-  test('limiters of other names count apart', () => {
+  test('limiters of different names are counted separately', () => {
     const { limits } = setUp()
     limits.get('a').tryAcquire('ann', { cost: 10 })
     expect([limits.get('a').peek('ann').remaining, limits.get('b').peek('ann').remaining]).toEqual([0, 10])
@@ -62,15 +62,15 @@ describe('get', () => {
     ['an equal algorithm', slidingLog({ limit: 5, window: 900_000 }), undefined],
     ['no options', undefined, {}],
     ['the same options', login, { maxWait: '1s' }],
-    ['the same wait, spelt otherwise', login, { maxWait: 1000 }],
-  ])('gives back the one there is for %s', (_, algorithm, options) => {
+    ['the same maxWait in another notation', login, { maxWait: 1000 }],
+  ])('returns the existing limiter for %s', (_, algorithm, options) => {
     const { limits, events } = setUp()
     const limiter = limits.get('login', login, { maxWait: '1s' })
     expect(limits.get('login', algorithm, options)).toBe(limiter)
     expect(events).toEqual(['added login'])
   })
 
-  test('gives back the one there is for the default that it has', () => {
+  test('returns the existing limiter if its default algorithm is given', () => {
     const { limits } = setUp({ maxWait: '1s' })
     const limiter = limits.get('login')
     expect(limits.get('login', usual, { maxWait: '1s' })).toBe(limiter)
@@ -79,10 +79,10 @@ describe('get', () => {
   test.each<[string, Algorithm | undefined, object | undefined]>([
     ['another limit', slidingLog({ limit: 6, window: '15m' }), undefined],
     ['another window', slidingLog({ limit: 5, window: '16m' }), undefined],
-    ['another bound of memory', slidingLog({ limit: 5, window: '15m', maxBytes: 2 ** 20 }), undefined],
+    ['another maxBytes', slidingLog({ limit: 5, window: '15m', maxBytes: 2 ** 20 }), undefined],
     ['another algorithm', fixedWindow({ limit: 5, window: '15m' }), undefined],
-    ['another wait', login, { maxWait: '2s' }],
-    ['another wait and no algorithm', undefined, { maxWait: 0 }],
+    ['another maxWait', login, { maxWait: '2s' }],
+    ['another maxWait and no algorithm', undefined, { maxWait: 0 }],
   ])('throws for the same name with %s, and changes nothing', (_, algorithm, options) => {
     const { limits, events } = setUp()
     const limiter = limits.get('login', login, { maxWait: '1s' })
@@ -98,7 +98,7 @@ describe('get', () => {
     expect(events).toEqual(['added login'])
   })
 
-  test('after an update the new algorithm is the one it has, and the old one is another', () => {
+  test('after an update accepts the new algorithm, and throws for the old one', () => {
     const { limits } = setUp()
     const limiter = limits.get('login', login)
     const stricter = slidingLog({ limit: 3, window: '15m' })
@@ -110,7 +110,7 @@ describe('get', () => {
     expect(limits.get('login', login)).toBe(limiter)
   })
 
-  test('throws where it has to make one and there is no algorithm, and makes none', () => {
+  test('throws for a new name without any algorithm, and creates no limiter', () => {
     const limits = createRegistry()
     const events = eventsOf(limits)
     expect(faultOf(() => limits.get('search'))).toMatchObject({
@@ -124,7 +124,7 @@ describe('get', () => {
     expect(limits.get('search').policy.limit).toBe(10)
   })
 
-  test('its maxWait is the patience of who states none', async () => {
+  test('uses its maxWait for limiters created without one', async () => {
     const { clock, limits } = setUp({ algorithm: tokenBucket({ limit: 1, window: '1s' }), maxWait: '1s' })
     const log = logOf(clock)
     for (const limiter of [limits.get('patient'), limits.get('hasty', undefined, { maxWait: 0 })]) {
@@ -149,7 +149,7 @@ describe('defaults', () => {
     expect(limits.get('a').peek('ann').remaining).toBe(1)
   })
 
-  test('all limiters share how many may wait', async () => {
+  test('all limiters share maxQueue', async () => {
     const { clock, limits } = setUp({ maxQueuePerKey: 1, maxQueue: 2 })
     const log = logOf(clock)
     const limiter = limits.get('search')
@@ -162,7 +162,7 @@ describe('defaults', () => {
     limits.close()
   })
 
-  test('on an asynchronous store the limiters answer later, otherwise at once', async () => {
+  test('the limiters return promises on an asynchronous store only', async () => {
     const later = createRegistry({ store: asynchronous(memoryStore()), algorithm: usual })
     expectTypeOf(later).toEqualTypeOf<Registry<true>>()
     const answer = later.get('search').tryAcquire('ann')
@@ -174,7 +174,7 @@ describe('defaults', () => {
     expect(atOnce.get('search').tryAcquire('ann').allowed).toBe(true)
   })
 
-  test('its limiters may be asked together', () => {
+  test('its limiters work with tryAcquireAll', () => {
     const { limits } = setUp()
     const asks = [limits.get('search'), limits.get('login', login)].map(limiter => ({
       limiter,
@@ -186,7 +186,7 @@ describe('defaults', () => {
 })
 
 describe('find', () => {
-  test('finds the one there is, and makes none', () => {
+  test('finds an existing limiter, and creates none', () => {
     const { limits, events } = setUp()
     expect(limits.find('search')).toBeUndefined()
     expect([limits.size, events]).toEqual([0, []])
@@ -204,7 +204,7 @@ describe('find', () => {
 })
 
 describe('iteration', () => {
-  test('goes over the limiters in the order in which they came', () => {
+  test('yields the limiters in the order of their creation', () => {
     const { limits } = setUp()
     for (const name of ['b', 'a', 'c']) limits.get(name)
     limits.get('b')
@@ -223,7 +223,7 @@ describe('iteration', () => {
 })
 
 describe('replace', () => {
-  test('puts another limiter in the place of the old one, and its keys start afresh', () => {
+  test('replaces a limiter, and its keys start full', () => {
     const { limits, events } = setUp()
     const before = limits.get('search')
     before.tryAcquire('ann', { cost: 10 })
@@ -235,7 +235,7 @@ describe('replace', () => {
     expect(events).toEqual(['added search', 'replaced search'])
   })
 
-  test('ends the waits of the old one, and lets nobody else wait there', async () => {
+  test('rejects the waiters of the old limiter, and its later calls', async () => {
     const { clock, limits } = setUp()
     const log = logOf(clock)
     const before = limits.get('search')
@@ -249,13 +249,13 @@ describe('replace', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('where there was none it adds one', () => {
+  test('adds a limiter under a new name', () => {
     const { limits, events } = setUp()
     expect(limits.replace('search', login).policy.limit).toBe(5)
     expect(events).toEqual(['added search'])
   })
 
-  test('its options are those of the new one', () => {
+  test('gives its options to the new limiter', () => {
     const { limits } = setUp()
     limits.get('login', login, { maxWait: '1s' })
     const after = limits.replace('login', login, { maxWait: '2s' })
@@ -267,10 +267,10 @@ describe('replace', () => {
 
   test.each<[string, unknown, unknown, string]>([
     ['no algorithm', undefined, undefined, 'algorithm'],
-    ['what is no algorithm', {}, undefined, 'algorithm'],
-    ['a wait that is none', login, { maxWait: 'soon' }, 'maxWait'],
+    ['an invalid algorithm', {}, undefined, 'algorithm'],
+    ['an invalid maxWait', login, { maxWait: 'soon' }, 'maxWait'],
     ['an unknown option', login, { maxwait: '1s' }, 'maxwait'],
-  ])('with %s throws, and the old one goes on', async (_, algorithm, options, option) => {
+  ])('with %s throws, and keeps the old limiter', async (_, algorithm, options, option) => {
     const { limits, events } = setUp()
     const before = limits.get('search')
     expect(faultOf(() => limits.replace('search', algorithm as never, options as never))).toMatchObject({
@@ -295,14 +295,14 @@ describe('remove and close', () => {
     expect(limits.get('search').peek('ann').remaining).toBe(10)
   })
 
-  test('the name that was removed is free for other options', () => {
+  test('a removed name can be used with other options', () => {
     const { limits } = setUp()
     limits.get('search')
     limits.remove('search')
     expect(limits.get('search', login).policy.limit).toBe(5)
   })
 
-  test('close closes all, ends every wait and leaves no alarm', async () => {
+  test('close closes all limiters, rejects every waiter and leaves no timer', async () => {
     const { clock, limits, events } = setUp()
     const log = logOf(clock)
     for (const name of ['a', 'b']) {
@@ -322,7 +322,7 @@ describe('remove and close', () => {
 })
 
 describe('events', () => {
-  test('carry the limiter as it is from now on', () => {
+  test('carry the current limiter', () => {
     const { limits } = setUp()
     const heard: RegistryEvent<false>[] = []
     const found: (Limiter<false> | undefined)[] = []
@@ -338,7 +338,7 @@ describe('events', () => {
     expect(found).toEqual([first, second, undefined])
   })
 
-  test('are for who subscribes, from then on and until unsubscribing', () => {
+  test('reach a listener from subscribe until unsubscribe', () => {
     const { limits } = setUp()
     limits.get('before')
     const events: string[] = []
@@ -352,7 +352,7 @@ describe('events', () => {
     expect(others).toEqual(['added between', 'added after'])
   })
 
-  test('a listener that subscribes twice hears once for each, until each has ended', () => {
+  test('call a listener once for each of its subscriptions', () => {
     const { limits } = setUp()
     const events: string[] = []
     const listener = ({ limiter }: RegistryEvent) => events.push(limiter.name)
@@ -363,7 +363,7 @@ describe('events', () => {
     expect(events).toEqual(['search'])
   })
 
-  test('a listener may unsubscribe while it listens', () => {
+  test('allow a listener to unsubscribe during its call', () => {
     const { limits } = setUp()
     const events: string[] = []
     const end = limits.subscribe(({ limiter }) => {
@@ -376,32 +376,32 @@ describe('events', () => {
     expect(others).toEqual(['added a', 'added b'])
   })
 
-  test('are told on the channel of registries as well', () => {
+  test('are published on the channel sluice:registry too', () => {
     const { limits } = setUp()
-    const told: unknown[] = []
-    const listener = (event: unknown) => told.push(event)
+    const events: unknown[] = []
+    const listener = (event: unknown) => events.push(event)
     subscribe('sluice:registry', listener)
     limits.get('search')
     limits.replace('search', login)
     limits.close()
     unsubscribe('sluice:registry', listener)
-    expect(told).toEqual(['added', 'replaced', 'removed'].map(change => ({ limiter: 'search', change })))
+    expect(events).toEqual(['added', 'replaced', 'removed'].map(change => ({ limiter: 'search', change })))
   })
 })
 
-describe('what is wrong is said at once', () => {
+describe('invalid input throws at once', () => {
   test.each<[string, unknown, string, string | RegExp]>([
     ['an unknown option', { limit: 5 }, 'SLUICE_UNKNOWN_OPTION', 'limit'],
     ['a name', { name: 'search' }, 'SLUICE_UNKNOWN_OPTION', 'name'],
     ['a misspelt option', { maxwait: '1s' }, 'SLUICE_UNKNOWN_OPTION', 'maxwait'],
-    ['what is no algorithm', { algorithm: {} }, 'SLUICE_INVALID_OPTION', 'algorithm'],
-    ['null for an algorithm', { algorithm: null }, 'SLUICE_INVALID_OPTION', 'algorithm'],
-    ['what is no store', { store: {} }, 'SLUICE_INVALID_OPTION', 'store'],
-    ['null for a store', { store: null }, 'SLUICE_INVALID_OPTION', 'store'],
-    ['what is no clock', { clock: {} }, 'SLUICE_INVALID_OPTION', 'clock'],
-    ['a wait that is none', { maxWait: 'soon' }, 'SLUICE_INVALID_OPTION', 'maxWait'],
-    ['a queue below 0', { maxQueue: -1 }, 'SLUICE_INVALID_OPTION', 'maxQueue'],
-    ['half a place', { maxQueuePerKey: 0.5 }, 'SLUICE_INVALID_OPTION', 'maxQueuePerKey'],
+    ['an invalid algorithm', { algorithm: {} }, 'SLUICE_INVALID_OPTION', 'algorithm'],
+    ['null instead of an algorithm', { algorithm: null }, 'SLUICE_INVALID_OPTION', 'algorithm'],
+    ['an invalid store', { store: {} }, 'SLUICE_INVALID_OPTION', 'store'],
+    ['null instead of a store', { store: null }, 'SLUICE_INVALID_OPTION', 'store'],
+    ['an invalid clock', { clock: {} }, 'SLUICE_INVALID_OPTION', 'clock'],
+    ['an invalid maxWait', { maxWait: 'soon' }, 'SLUICE_INVALID_OPTION', 'maxWait'],
+    ['a negative maxQueue', { maxQueue: -1 }, 'SLUICE_INVALID_OPTION', 'maxQueue'],
+    ['a fraction for maxQueuePerKey', { maxQueuePerKey: 0.5 }, 'SLUICE_INVALID_OPTION', 'maxQueuePerKey'],
     ['a number', 5, 'SLUICE_INVALID_OPTION', /options/],
     ['null', null, 'SLUICE_INVALID_OPTION', /options/],
   ])('createRegistry: %s', (_, options, code, option) => {
@@ -415,27 +415,27 @@ describe('what is wrong is said at once', () => {
   test.each<[string, (limits: Registry<false>) => unknown, string, string | RegExp]>([
     ['get: an empty name', limits => limits.get(''), 'SLUICE_INVALID_OPTION', 'name'],
     ['get: a name of 65 characters', limits => limits.get('n'.repeat(65)), 'SLUICE_INVALID_OPTION', 'name'],
-    ['get: a name that is no text', limits => limits.get(5 as never), 'SLUICE_INVALID_OPTION', 'name'],
+    ['get: a name that is not a string', limits => limits.get(5 as never), 'SLUICE_INVALID_OPTION', 'name'],
     [
-      'get: what is no algorithm',
+      'get: an invalid algorithm',
       limits => limits.get('new', {} as never),
       'SLUICE_INVALID_OPTION',
       'algorithm',
     ],
     [
-      'get: null for an algorithm',
+      'get: null instead of an algorithm',
       limits => limits.get('new', null as never),
       'SLUICE_INVALID_OPTION',
       'algorithm',
     ],
     [
-      'get: null for that of one there is',
+      'get: null instead of the algorithm of an existing limiter',
       limits => limits.get('login', null as never),
       'SLUICE_INVALID_OPTION',
       'algorithm',
     ],
     [
-      'get: a wait that is none',
+      'get: an invalid maxWait',
       limits => limits.get('new', login, { maxWait: 'soon' as never }),
       'SLUICE_INVALID_OPTION',
       'maxWait',
@@ -447,7 +447,7 @@ describe('what is wrong is said at once', () => {
       'maxQueue',
     ],
     [
-      'get: null for options',
+      'get: null instead of options',
       limits => limits.get('new', login, null as never),
       'SLUICE_INVALID_OPTION',
       /options/,
@@ -460,7 +460,7 @@ describe('what is wrong is said at once', () => {
       'algorithm',
     ],
     [
-      'subscribe: what is no function',
+      'subscribe: a listener that is not a function',
       limits => limits.subscribe('added' as never),
       'SLUICE_INVALID_OPTION',
       'listener',

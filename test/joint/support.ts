@@ -4,12 +4,12 @@ import { guarded } from '@sluice/core/store'
 import type { ManualClock } from '@sluice/core/testing'
 import { expect } from 'vitest'
 
-/** Lets everything settle that can settle without time passing. */
+/** Waits until every promise has settled that can settle without moving the clock. */
 export async function settled(): Promise<void> {
   for (let turn = 0; turn < 200; turn++) await Promise.resolve()
 }
 
-/** Notes when waits end, and how. */
+/** Logs when waits end, and how. */
 export function logOf(clock: ManualClock) {
   const startMs = clock.nowMs
   const entries: string[] = []
@@ -24,12 +24,12 @@ export function logOf(clock: ManualClock) {
   }
 }
 
-/** What is there to be seen of a key, everything included. */
+/** Every public figure of a key. */
 export async function figuresOf(key: string, ...limiters: readonly Limiter[]): Promise<unknown[]> {
   return Promise.all(limiters.map(async limiter => (await limiter.peek(key)).toJSON()))
 }
 
-/** Rejects with the failure of a breakable store, as it came or as the cause. */
+/** Expects a rejection with the error of a breakable store, directly or as its cause. */
 export async function expectStoreFailure(answer: unknown): Promise<void> {
   const error = await Promise.resolve(answer).then(
     () => undefined,
@@ -45,7 +45,7 @@ export type Breakable<Async extends boolean> = Store<Async> & {
   calls: number
 }
 
-/** A store of which one verb fails while it is told to. */
+/** A store in which one verb fails while it is set to. */
 export function breakable<Async extends boolean>(store: Store<Async>): Breakable<Async> {
   const broken: Breakable<Async> = {
     async: store.async,
@@ -70,7 +70,7 @@ export function breakable<Async extends boolean>(store: Store<Async>): Breakable
   return broken
 }
 
-/** Whether nothing holds on to it any more. */
+/** Whether the object has been garbage-collected. */
 export async function isCollected(reference: WeakRef<object>): Promise<boolean> {
   if (globalThis.gc === undefined) throw new Error('these tests need node --expose-gc')
   for (let turn = 0; turn < 3; turn++) {

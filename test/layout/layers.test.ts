@@ -24,6 +24,7 @@ const CORE_LAYERS = [
   'http/',
   'limiter/',
   'store/index.ts',
+  'store/counter-store.ts',
   'store/memory/',
   'store/',
   'algorithms/index.ts',

@@ -21,7 +21,7 @@ function setUp(options: LimiterOptions & { burst?: number; algorithm?: Algorithm
   return { clock, limiter, log: logOf(clock) }
 }
 
-/** Notes when promises settle, and how. */
+/** Logs when promises settle, and how. */
 function logOf(clock: ManualClock) {
   const startMs = clock.nowMs
   const entries: string[] = []
@@ -36,12 +36,12 @@ function logOf(clock: ManualClock) {
   }
 }
 
-/** Lets everything settle that can settle without time passing. */
+/** Waits until every promise has settled that can settle without moving the clock. */
 async function settled(turns = 50): Promise<void> {
   for (let turn = 0; turn < turns; turn++) await Promise.resolve()
 }
 
-/** Moves the clock in steps, so that what one wake-up leads to happens before the next. */
+/** Moves the clock in steps, so that the effects of one timer settle before the next. */
 async function pass(clock: ManualClock, ms: number, stepMs = ms): Promise<void> {
   for (let passedMs = 0; passedMs < ms; passedMs += stepMs) {
     clock.advance(stepMs)
@@ -72,7 +72,7 @@ const KINDS = [
 ]
 
 describe.each(KINDS)('acquire, $kind', ({ make }) => {
-  test('passes at once while there are permits, and then waits its turn, first come, first served', async () => {
+  test('grants at once while permits are left, and then serves waiters first come, first served', async () => {
     const { clock, limiter, log } = setUp(make())
     for (const name of ['a', 'b', 'c']) log.note(name, limiter.acquire('key'))
     await settled()
@@ -82,7 +82,7 @@ describe.each(KINDS)('acquire, $kind', ({ make }) => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('grants nothing before its instant', async () => {
+  test('never grants early, to the microsecond', async () => {
     const { clock, limiter, log } = setUp(make())
     await limiter.tryAcquire('key')
     log.note('a', limiter.acquire('key'))
@@ -93,14 +93,14 @@ describe.each(KINDS)('acquire, $kind', ({ make }) => {
     expect(log.entries).toEqual(['a after 1000 (waited 1000)'])
   })
 
-  test('says of what can never pass that waiting does not help', async () => {
+  test('reports that waiting does not help for a cost that can never be granted', async () => {
     const limiter = createLimiter(tokenBucket({ limit: 5, window: '1s' }), { name: 'mail' })
     await expect(limiter.acquire('k', { cost: 6 })).rejects.toThrow(
       "limiter 'mail' refused: the cost can never be granted",
     )
   })
 
-  test('refuses at once what would wait longer than maxWait, and takes nothing', async () => {
+  test('refuses at once if the wait would exceed maxWait, and takes nothing', async () => {
     const { limiter } = setUp(make())
     await limiter.tryAcquire('key')
     const before = JSON.stringify(await limiter.peek('key'))
@@ -115,14 +115,14 @@ describe.each(KINDS)('acquire, $kind', ({ make }) => {
     expect(JSON.stringify(await limiter.peek('key'))).toBe(before)
   })
 
-  test('refuses what can never pass', async () => {
+  test('refuses at once a cost that can never be granted', async () => {
     const { limiter } = setUp(make())
     await expect(limiter.acquire('key', { cost: 2 })).rejects.toMatchObject({
       decision: { waitMs: Infinity },
     })
   })
 
-  test('an abort ends the wait with its reason, gives back, and who waits behind moves up', async () => {
+  test('an abort rejects the wait with its reason, gives the permits back, and the waiters behind it move up', async () => {
     const { clock, limiter, log } = setUp(make())
     const abort = new AbortController()
     log.note('a', limiter.acquire('key'))
@@ -140,7 +140,7 @@ describe.each(KINDS)('acquire, $kind', ({ make }) => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('aborts of one tick are dealt with together', async () => {
+  test('handles several aborts in one tick together', async () => {
     const { clock, limiter, log } = setUp(make())
     const abort = new AbortController()
     for (const name of ['a', 'b', 'c', 'd', 'e'])
@@ -158,13 +158,13 @@ describe.each(KINDS)('acquire, $kind', ({ make }) => {
     ])
   })
 
-  test('a signal that is aborted already ends it before anything is taken', async () => {
+  test('rejects with an already aborted signal, and takes nothing', async () => {
     const { limiter } = setUp(make())
     await expect(limiter.acquire('key', { signal: AbortSignal.abort('no') })).rejects.toBe('no')
     expect(await limiter.peek('key')).toMatchObject({ remaining: 1 })
   })
 
-  test('a full line refuses at once and takes nothing, but still serves who need not wait', async () => {
+  test('a full queue refuses at once and takes nothing, but still serves calls that need not wait', async () => {
     const { clock, limiter, log } = setUp({ ...make(), maxQueuePerKey: 2, maxQueue: 3 })
     for (const key of ['a', 'b', 'c']) await limiter.tryAcquire(key)
     log.note('a1', limiter.acquire('a'))
@@ -187,7 +187,7 @@ describe.each(KINDS)('acquire, $kind', ({ make }) => {
     expect(await limiter.peek('c')).toMatchObject({ remaining: 1 })
   })
 
-  test('close ends every wait, gives everything back, and refuses what comes later', async () => {
+  test('close rejects every waiter, gives everything back, and rejects later calls', async () => {
     const { clock, limiter, log } = setUp(make())
     await limiter.tryAcquire('key')
     log.note('a', limiter.acquire('key'))
@@ -213,7 +213,7 @@ describe.each(KINDS)('acquire, $kind', ({ make }) => {
       for (const wait of waits) wait.catch(reason => reasons.set(reason, (reasons.get(reason) ?? 0) + 1))
       await settled()
       abort.abort('gone')
-      // An asynchronous store gives a hundred bookings back one after the other.
+      // An asynchronous store gives back a hundred bookings one after another.
       await settled(1000)
     }
     expect([...reasons]).toEqual([['gone', 10_000]])
@@ -223,7 +223,7 @@ describe.each(KINDS)('acquire, $kind', ({ make }) => {
 })
 
 describe('acquire', () => {
-  test('a large ask is not starved by small ones behind it', async () => {
+  test('small calls do not starve a large one before them in the queue', async () => {
     const { clock, limiter, log } = setUp({ burst: 3 })
     limiter.tryAcquire('key', { cost: 3 })
     log.note('large', limiter.acquire('key', { cost: 3 }))
@@ -232,7 +232,7 @@ describe('acquire', () => {
     expect(log.entries).toEqual(['large after 3000 (waited 3000)', 'small after 4000 (waited 4000)'])
   })
 
-  test('neither where the algorithm cannot book', async () => {
+  test('small calls do not starve a large one if the algorithm cannot book', async () => {
     const { clock, limiter, log } = setUp({ algorithm: unbookable(3) })
     limiter.tryAcquire('key', { cost: 3 })
     log.note('large', limiter.acquire('key', { cost: 3 }))
@@ -241,7 +241,7 @@ describe('acquire', () => {
     expect(log.entries).toEqual(['large after 3000 (waited 3000)', 'small after 4000 (waited 4000)'])
   })
 
-  test('where the algorithm cannot book, patience ends at maxWait', async () => {
+  test('refuses a waiter after maxWait if the algorithm cannot book', async () => {
     const { clock, limiter, log } = setUp({ algorithm: unbookable() })
     limiter.tryAcquire('key')
     log.note('patient', limiter.acquire('key'))
@@ -251,7 +251,7 @@ describe('acquire', () => {
     expect(limiter.peek('key').remaining).toBe(1)
   })
 
-  test('keys have lines of their own', async () => {
+  test('each key has its own queue', async () => {
     const { clock, limiter, log } = setUp()
     for (const key of ['a', 'b']) {
       limiter.tryAcquire(key)
@@ -262,14 +262,14 @@ describe('acquire', () => {
     expect(log.entries).toEqual(['a after 1000 (waited 1000)', 'b after 1000 (waited 1000)'])
   })
 
-  test('one alarm for a line, however many stand in it', () => {
+  test('sets one timer for a queue of any length', () => {
     const { clock, limiter } = setUp()
     limiter.tryAcquire('key')
     for (let count = 0; count < 10; count++) void limiter.acquire('key')
     expect(clock.alarms).toBe(1)
   })
 
-  test('waiters and bookings by hand share one line', async () => {
+  test('waiters and reservations share one queue', async () => {
     const { clock, limiter, log } = setUp()
     limiter.tryAcquire('key')
     const booking = limiter.reserve('key')
@@ -293,7 +293,7 @@ describe('acquire', () => {
     expect(log.entries).toEqual(['last after 1000 (waited 1000)'])
   })
 
-  test('impatience is refused at once and reserves nothing (S26, SGrondin/bottleneck#169)', async () => {
+  test('a call with a too short maxWait is refused at once and reserves nothing (S26, SGrondin/bottleneck#169)', async () => {
     const clock = manualClock()
     const limiter = createLimiter(tokenBucket({ limit: 1, window: 800 }), { clock })
     limiter.tryAcquire('key')
@@ -302,7 +302,7 @@ describe('acquire', () => {
     expect(limiter.peek('key').waitMs).toBe(800)
   })
 
-  test("takes the limiter's maxWait unless told otherwise", async () => {
+  test("uses the limiter's maxWait by default", async () => {
     const { clock, limiter, log } = setUp({ maxWait: 500 })
     limiter.tryAcquire('key')
     await expect(limiter.acquire('key')).rejects.toBeInstanceOf(RateLimitedError)
@@ -316,14 +316,14 @@ describe('acquire', () => {
     [{ signal: {} }, 'signal'],
     [{ maxwait: 5 }, 'maxwait'],
     [{ cost: -1 }, 'cost'],
-  ])('bad options %o reject and take nothing', async (options, option) => {
+  ])('rejects invalid options %o, and takes nothing', async (options, option) => {
     const { limiter } = setUp()
     await expect(limiter.acquire('key', options as never)).rejects.toMatchObject({ option })
     await expect(limiter.acquire('')).rejects.toMatchObject({ code: 'SLUICE_INVALID_KEY' })
     expect(limiter.peek('key').remaining).toBe(1)
   })
 
-  test('a store that fails in the middle ends the waits of the line', async () => {
+  test('a store error during the waits rejects every waiter of the queue', async () => {
     const store = asynchronous(memoryStore())
     const { limiter, log } = setUp({ store: store as never })
     await limiter.tryAcquire('key')
@@ -338,7 +338,7 @@ describe('acquire', () => {
   })
 })
 
-test('a line that has been served is let go of, with all its waiters', async () => {
+test('a finished queue and its waiters are garbage-collected', async () => {
   const { clock, limiter } = setUp()
   const signals: WeakRef<AbortSignal>[] = []
   const serve = async (key: string) => {
@@ -358,13 +358,13 @@ test('a line that has been served is let go of, with all its waiters', async () 
   expect(limiter.peek('key 0').allowed).toBe(true)
 })
 
-test('a store that is full refuses a waiter as well, and lets nobody pass', async () => {
+test('a full store refuses acquire too, and grants nothing', async () => {
   const { limiter } = setUp({ store: memoryStore({ maxKeys: 1, onFull: 'refuse' }) as never })
   limiter.tryAcquire('other')
   await expect(limiter.acquire('key', { maxWait: '10s' })).rejects.toBeInstanceOf(RateLimitedError)
 })
 
-test('who comes in the tick in which another leaves finds the place free', async () => {
+test('a caller that arrives in the tick of an abort gets the free place', async () => {
   const { clock, limiter, log } = setUp()
   limiter.tryAcquire('key')
   const abort = new AbortController()
@@ -375,7 +375,7 @@ test('who comes in the tick in which another leaves finds the place free', async
   expect(log.entries).toEqual(['next after 1000 (waited 1000)'])
 })
 
-test('on an asynchronous store, who leaves while the line moves up leaves nothing booked', async () => {
+test('on an asynchronous store, an abort while the queue moves up leaves nothing booked', async () => {
   for (let delay = 0; delay < 60; delay++) {
     const { clock, limiter } = setUp({ store: asynchronous(memoryStore()) as never })
     await limiter.tryAcquire('key')
@@ -392,12 +392,12 @@ test('on an asynchronous store, who leaves while the line moves up leaves nothin
   }
 })
 
-describe('by timers of the system', () => {
+describe('with system timers', () => {
   afterEach(() => {
     vi.useRealTimers()
   })
 
-  test('a timer that fires early is set again', async () => {
+  test('sets a timer again if it fires early', async () => {
     vi.useFakeTimers()
     let nowUs = 1_700_000_000_000_000
     const limiter = createLimiter(tokenBucket({ limit: 1, window: '1s' }), { clock: { nowUs: () => nowUs } })
@@ -416,7 +416,7 @@ describe('by timers of the system', () => {
     expect(vi.getTimerCount()).toBe(0)
   })
 
-  test('waits beyond 2^31 - 1 ms work', async () => {
+  test('waits longer than 2^31 - 1 ms', async () => {
     vi.useFakeTimers({ now: 1_700_000_000_000 })
     const clock = { nowUs: () => Date.now() * 1000 }
     const limiter = createLimiter(tokenBucket({ limit: 1, window: '60d' }), { clock })

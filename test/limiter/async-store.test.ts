@@ -6,7 +6,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { type CallLater, laterLedger } from '../support/later-ledger.js'
 
-/** A memory store that answers a turn of the event loop later, and fails while `down`. */
+/** A memory store that answers one turn of the event loop later, and fails while `down`. */
 function asyncStore() {
   const memory = memoryStore()
   const store: AsyncStore & { down: boolean; calls: number } = {
@@ -35,7 +35,7 @@ function setUp() {
 }
 
 describe('on an asynchronous store', () => {
-  test('every verb returns a promise', async () => {
+  test('every method returns a promise', async () => {
     const { limiter } = setUp()
     const booked = limiter.reserve('k')
     const booking = await booked
@@ -53,7 +53,7 @@ describe('on an asynchronous store', () => {
     await Promise.all(answers)
   })
 
-  test('what has nothing to give back says so in a promise, and without asking the store', async () => {
+  test('a reservation with nothing to give back resolves to 0 without calling the store', async () => {
     const { store, limiter } = setUp()
     const refused = await limiter.reserve('k', { cost: 5 })
     const free = await limiter.reserve('k', { cost: 0 })
@@ -66,7 +66,7 @@ describe('on an asynchronous store', () => {
     expect(store.calls).toBe(calls)
   })
 
-  test('every decision is the one of a synchronous store', async () => {
+  test('decides like a synchronous store', async () => {
     const act = fc.oneof(
       fc.record({ verb: fc.constantFrom('tryAcquire' as const, 'peek' as const), cost: fc.nat(5) }),
       fc.record({
@@ -81,7 +81,7 @@ describe('on an asynchronous store', () => {
     )
     type Act = typeof act extends fc.Arbitrary<infer T> ? T : never
 
-    /** What each act answers, whatever the store. */
+    /** The result of each step, on either store. */
     async function answersOf(clock: ReturnType<typeof manualClock>, limiter: Limiter, acts: readonly Act[]) {
       const bookings: Awaited<ReturnType<Limiter['reserve']>>[] = []
       const answers: unknown[] = []
@@ -114,7 +114,7 @@ describe('on an asynchronous store', () => {
     )
   })
 
-  test('a reservation is a decision with its figures', async () => {
+  test('a reservation has the figures of a decision', async () => {
     const { limiter } = setUp()
     await limiter.tryAcquire('k', { cost: 4 })
     const booking = await limiter.reserve('k', { cost: 2 })
@@ -136,7 +136,7 @@ describe('on an asynchronous store', () => {
     expect([await booking.cancel(), await booking.refund()]).toEqual([0, 0])
   })
 
-  test('a cancel that came too late leaves the refund', async () => {
+  test('refund still works after a cancel that came too late', async () => {
     const { clock, limiter } = setUp()
     await limiter.tryAcquire('k', { cost: 4 })
     const booking = await limiter.reserve('k', { cost: 2 })
@@ -146,7 +146,7 @@ describe('on an asynchronous store', () => {
     expect(await booking.refund()).toBe(0)
   })
 
-  test('a failure of the store is the failure of the verb, and never a decision', async () => {
+  test('rejects if the store fails, and returns no decision', async () => {
     const { store, limiter } = setUp()
     const booking = await limiter.reserve('k')
     store.down = true
@@ -165,7 +165,7 @@ describe('on an asynchronous store', () => {
       })
   })
 
-  test('an update that failed is not advertised', async () => {
+  test('does not advertise the policy of a failed update', async () => {
     const { store, limiter } = setUp()
     store.down = true
     const update = limiter.update(tokenBucket({ limit: 1, window: '1s' }))
@@ -173,7 +173,7 @@ describe('on an asynchronous store', () => {
     expect(limiter.policy.limit).toBe(4)
   })
 
-  test('bad input never reaches the store', async () => {
+  test('invalid input never reaches the store', async () => {
     const { store, limiter } = setUp()
     const ask = async (key: unknown, options?: unknown) => limiter.tryAcquire(key as never, options as never)
     await expect(ask(undefined)).rejects.toMatchObject({ code: 'SLUICE_INVALID_KEY' })

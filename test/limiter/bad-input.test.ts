@@ -6,7 +6,7 @@ interface Fault {
   readonly name: 'RangeError' | 'TypeError'
   readonly code: SluiceError['code']
   readonly option: string | RegExp
-  /** What the message says is expected, and what came. */
+  /** The expected and the received value, as in the message. */
   readonly message: readonly (string | RegExp)[]
 }
 
@@ -25,7 +25,7 @@ function expectFault(act: () => unknown, { name, code, option, message }: Fault)
   return error as SluiceError
 }
 
-/** A fault of an option: the message names it, what was expected and what came. */
+/** The error of an invalid option: its message names the option, and the expected and the received value. */
 function optionFault(
   name: Fault['name'],
   option: string,
@@ -116,7 +116,7 @@ describe('tokenBucket', () => {
     ['windowMs', 'window'],
     ['timeWindow', 'window'],
     ['bursts', 'burst'],
-  ])('an unknown option %s is answered with %s', (unknown, nearest) => {
+  ])('an unknown option %s is an error that suggests %s', (unknown, nearest) => {
     expectFault(() => tokenBucket({ ...good, [unknown]: 5 } as never), {
       name: 'TypeError',
       code: 'SLUICE_UNKNOWN_OPTION',
@@ -131,7 +131,7 @@ describe('tokenBucket', () => {
     ['period', 'window'],
     ['duration', 'window'],
     ['capacity', 'burst'],
-  ])('an option of another library, %s, is refused, and the answer has ours, %s', (foreign, ours) => {
+  ])('an option of another library, %s, is an error that suggests %s', (foreign, ours) => {
     expectFault(() => tokenBucket({ ...good, [foreign]: 5 } as never), {
       name: 'TypeError',
       code: 'SLUICE_UNKNOWN_OPTION',
@@ -140,7 +140,7 @@ describe('tokenBucket', () => {
     })
   })
 
-  test('an unknown option like none of ours is answered with all of them', () => {
+  test('an unknown option that resembles no known one is an error that lists them all', () => {
     expectFault(() => tokenBucket({ ...good, frobnicate: 5 } as never), {
       name: 'TypeError',
       code: 'SLUICE_UNKNOWN_OPTION',
@@ -170,7 +170,7 @@ describe('createLimiter', () => {
     [null, 'null'],
     [good, 'an object'],
     [tokenBucket, 'a function'],
-  ])('of an algorithm that is none it says what came: %o', (algorithm, got) => {
+  ])('names the received value if the algorithm is invalid: %o', (algorithm, got) => {
     expect(() => createLimiter(algorithm as never)).toThrow(`got ${got}`)
   })
 
@@ -221,17 +221,14 @@ describe('createLimiter', () => {
     })
   })
 
-  test.each(['store', 'clock'])(
-    'a %s of null is not taken for none: a limit would be somewhere else',
-    option => {
-      expectFault(() => make({ [option]: null }), {
-        name: 'TypeError',
-        code: 'SLUICE_INVALID_OPTION',
-        option: new RegExp(`^${option}\\b`),
-        message: [option, 'got null'],
-      })
-    },
-  )
+  test.each(['store', 'clock'])('a %s of null is an error, and does not mean the default', option => {
+    expectFault(() => make({ [option]: null }), {
+      name: 'TypeError',
+      code: 'SLUICE_INVALID_OPTION',
+      option: new RegExp(`^${option}\\b`),
+      message: [option, 'got null'],
+    })
+  })
 
   test.each([null, 5, 'per-user', []])('options %o are a TypeError', options => {
     expectFault(() => createLimiter(tokenBucket(good), options as never), {
@@ -247,7 +244,7 @@ describe('createLimiter', () => {
     ['maxwait', 'maxWait'],
     ['maxWaitMs', 'maxWait'],
     ['stor', 'store'],
-  ])('an unknown option %s is answered with %s', (unknown, nearest) => {
+  ])('an unknown option %s is an error that suggests %s', (unknown, nearest) => {
     expectFault(() => make({ [unknown]: 5 }), {
       name: 'TypeError',
       code: 'SLUICE_UNKNOWN_OPTION',
@@ -286,7 +283,7 @@ describe('memoryStore', () => {
     )
   })
 
-  test('an unknown option is answered with the nearest', () => {
+  test('an unknown option is an error that suggests the nearest one', () => {
     expectFault(() => memoryStore({ maxkeys: 5 } as never), {
       name: 'TypeError',
       code: 'SLUICE_UNKNOWN_OPTION',
@@ -296,7 +293,7 @@ describe('memoryStore', () => {
   })
 })
 
-describe('a verb', () => {
+describe('a method', () => {
   const SECRET = 'ann@example.org'
 
   function setUp() {
@@ -356,7 +353,7 @@ describe('a verb', () => {
       },
     )
 
-    test('says how a cost is given when a number comes in its place', () => {
+    test('explains how to pass a cost if it gets a number instead of options', () => {
       const { limiter } = setUp()
       expect(() => limiter[verb](SECRET, 5 as never)).toThrow('expected an object such as { cost: 5 }, got 5')
     })
@@ -396,7 +393,7 @@ describe('a verb', () => {
   })
 
   test.each([{}, { cost: 2 }])(
-    'reserve refuses a misspelt maxWait beside %o: the wait would be endless',
+    'reserve refuses a misspelt maxWait beside %o, instead of waiting without limit',
     more => {
       const { limiter, expectNothingCharged } = setUp()
       expectFault(() => limiter.reserve(SECRET, { ...more, maxwait: '1s' } as never), {
@@ -452,7 +449,7 @@ describe('a verb', () => {
   )
 })
 
-describe('a clock that is wrong is refused, not a limit that is none', () => {
+describe('a clock that returns no valid time is an error, and disables no limit', () => {
   test.each([
     ['NaN', () => Number.NaN],
     ['undefined', () => undefined],

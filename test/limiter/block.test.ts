@@ -22,6 +22,7 @@ import {
 import { type ManualClock, manualClock } from '@sluice/core/testing'
 import fc from 'fast-check'
 import { describe, expect, expectTypeOf, test } from 'vitest'
+import { strike } from '../../packages/core/src/limiter/internal-verbs.js'
 import type { LedgerLimiter } from '../../packages/core/src/limiter/limiter-class.js'
 import type { Ladder } from '../../packages/core/src/store/store.js'
 import { ALGORITHMS } from '../support/algorithms.js'
@@ -33,7 +34,7 @@ import { type Ask, asks, cost, maxWaitUs } from '../support/scripts.js'
 const BLOCKED = { allowed: false, code: 'SLUICE_BLOCKED', remaining: 0 }
 
 describe.each(ALGORITHMS)('a blocked key: $name', ({ algorithm: arbitrary }) => {
-  /** A limiter whose key is to be blocked, and one alike where nothing is. */
+  /** A limiter whose key will be blocked, and an equal one without a block. */
   function open(algorithm: Algorithm) {
     const clock = manualClock()
     const [limiter, twin] = [createLimiter(algorithm, { clock }), createLimiter(algorithm, { clock })]
@@ -41,7 +42,7 @@ describe.each(ALGORITHMS)('a blocked key: $name', ({ algorithm: arbitrary }) => 
       const reservation = of.reserve('key', { cost, maxWait: algorithm.bookable ? maxWaitUs / 1000 : 0 })
       return reservation.toJSON()
     }
-    /** Asks both the same, and expects the same answers. */
+    /** Makes the same calls to both, and expects the same decisions. */
     const askBoth = (script: readonly Ask[]) => {
       for (const one of script) {
         clock.advance(one.gapUs / 1000)
@@ -73,7 +74,7 @@ describe.each(ALGORITHMS)('a blocked key: $name', ({ algorithm: arbitrary }) => 
     })
   })
 
-  test('is refused a microsecond before it was told to come back, and passes then', () => {
+  test('is refused a microsecond before retryAfterMs, and granted at it', () => {
     check(fc.tuple(arbitrary, asks(15), spanUs(), cost(), maxWaitUs()), scenario => {
       const [algorithm, before, forUs, some, patienceUs] = scenario
       const { clock, limiter, twin, ask, askBoth } = open(algorithm)
@@ -100,7 +101,7 @@ describe.each(ALGORITHMS)('a blocked key: $name', ({ algorithm: arbitrary }) => 
     })
   })
 
-  test('has its next permit after refillAfterMs', () => {
+  test('gets its next permit after refillAfterMs', () => {
     check(fc.tuple(arbitrary, asks(15), spanUs()), ([algorithm, before, forUs]) => {
       const { clock, limiter, askBoth } = open(algorithm)
       askBoth(before)
@@ -116,7 +117,7 @@ describe.each(ALGORITHMS)('a blocked key: $name', ({ algorithm: arbitrary }) => 
     })
   })
 
-  test('peek says what tryAcquire says', () => {
+  test('peek returns the decision of tryAcquire', () => {
     check(fc.tuple(arbitrary, asks(15), spanUs(), cost()), ([algorithm, before, forUs, cost]) => {
       const { limiter, askBoth } = open(algorithm)
       askBoth(before)
@@ -127,7 +128,7 @@ describe.each(ALGORITHMS)('a blocked key: $name', ({ algorithm: arbitrary }) => 
     })
   })
 
-  test('an ask of no permits passes, and a drain takes nothing', () => {
+  test('a call of cost 0 is granted, and drain takes nothing', () => {
     check(fc.tuple(arbitrary, asks(15), spanUs()), ([algorithm, before, forUs]) => {
       const { limiter, twin, askBoth } = open(algorithm)
       askBoth(before)
@@ -144,7 +145,7 @@ describe.each(ALGORITHMS)('a blocked key: $name', ({ algorithm: arbitrary }) => 
     })
   })
 
-  test('the longer of two blocks counts, whichever came first', () => {
+  test('the longer of two blocks applies, in either order', () => {
     check(fc.tuple(arbitrary, spanUs(), spanUs(), fc.nat(20_000)), ([algorithm, first, second, gapUs]) => {
       const { clock, limiter } = open(algorithm)
       const startUs = clock.nowUs()
@@ -159,7 +160,7 @@ describe.each(ALGORITHMS)('a blocked key: $name', ({ algorithm: arbitrary }) => 
     })
   })
 
-  test('unblock lifts the block and nothing else', () => {
+  test('unblock lifts the block, and changes nothing else', () => {
     check(fc.tuple(arbitrary, asks(15), spanUs(), asks(10)), ([algorithm, before, forUs, after]) => {
       const { limiter, askBoth } = open(algorithm)
       askBoth(before)
@@ -170,7 +171,7 @@ describe.each(ALGORITHMS)('a blocked key: $name', ({ algorithm: arbitrary }) => 
     })
   })
 
-  test('reset makes it a key never seen', () => {
+  test('reset forgets the block and the counts', () => {
     check(fc.tuple(arbitrary, asks(15), spanUs(), asks(10)), ([algorithm, before, forUs, after]) => {
       const { limiter, twin, askBoth } = open(algorithm)
       askBoth(before)
@@ -180,7 +181,7 @@ describe.each(ALGORITHMS)('a blocked key: $name', ({ algorithm: arbitrary }) => 
     })
   })
 
-  test('other keys are not touched', () => {
+  test('other keys stay as they are', () => {
     check(fc.tuple(arbitrary, asks(15), spanUs(), asks(15)), ([algorithm, before, forUs, after]) => {
       const { limiter, askBoth } = open(algorithm)
       askBoth(before)
@@ -190,7 +191,7 @@ describe.each(ALGORITHMS)('a blocked key: $name', ({ algorithm: arbitrary }) => 
   })
 })
 
-/** Two per hour, or a little more, of every kind of which somebody may have to wait. */
+/** Two permits an hour, or a few more, by every algorithm on which a caller can wait. */
 const HOURLY: readonly (readonly [string, Algorithm])[] = [
   ['tokenBucket', tokenBucket({ limit: 2, window: '1h' })],
   ['leakyBucket', leakyBucket({ limit: 2, window: '1h', capacity: 9 })],
@@ -210,7 +211,7 @@ describe.each(HOURLY)('waiting for a blocked key: %s', (_, algorithm) => {
     return { clock, limiter }
   }
 
-  test('acquire is refused at once, however patient', async () => {
+  test('acquire is refused at once, whatever its maxWait', async () => {
     const clock = manualClock()
     const limiter = createLimiter(algorithm, { name: 'hourly', clock })
     limiter.block('key', '1m')
@@ -224,14 +225,14 @@ describe.each(HOURLY)('waiting for a blocked key: %s', (_, algorithm) => {
     expect(await limiter.acquire('key')).toMatchObject({ allowed: true, waitMs: 0 })
   })
 
-  test('acquire of no permits passes', async () => {
+  test('acquire of cost 0 is granted', async () => {
     const clock = manualClock()
     const limiter = createLimiter(algorithm, { clock })
     limiter.block('key', '1m')
     expect(await limiter.acquire('key', { cost: 0 })).toMatchObject({ allowed: true, remaining: 0 })
   })
 
-  test('who waits when the block comes is refused at once, and leaves nothing behind', async () => {
+  test('a waiter is refused at once when its key is blocked, and leaves nothing booked', async () => {
     const { clock, limiter } = exhausted()
     const before = limiter.peek('key').toJSON()
     const waits = [1, 1, 2].map(cost => outcome(limiter.acquire('key', { cost }), clock))
@@ -248,14 +249,14 @@ describe.each(HOURLY)('waiting for a blocked key: %s', (_, algorithm) => {
     expect(limiter.peek('key').toJSON()).toEqual(before)
   })
 
-  test('a block that is over before its turn ends a wait too', async () => {
+  test('a block refuses a waiter even if it would end before its turn', async () => {
     const { clock, limiter } = exhausted()
     const wait = outcome(limiter.acquire('key'), clock)
     limiter.block('key', 0.001)
     expectBlocked((await wait).error)
   })
 
-  test('who waits for another key goes on waiting', async () => {
+  test('a waiter for another key keeps waiting', async () => {
     const { clock, limiter } = exhausted()
     while (limiter.tryAcquire('other').allowed);
     const wait = outcome(limiter.acquire('other'), clock)
@@ -266,7 +267,7 @@ describe.each(HOURLY)('waiting for a blocked key: %s', (_, algorithm) => {
     expect(await wait).toMatchObject({ value: { allowed: true } })
   })
 
-  test('after the block one waits as before', async () => {
+  test('callers can wait again after the block', async () => {
     const { clock, limiter } = exhausted()
     limiter.block('key', '1m')
     await limiter.acquire('key').catch(() => {})
@@ -278,7 +279,7 @@ describe.each(HOURLY)('waiting for a blocked key: %s', (_, algorithm) => {
     expect(await wait).toMatchObject({ value: { allowed: true } })
   })
 
-  test('on an asynchronous store who waits is refused as soon as it has answered', async () => {
+  test('on an asynchronous store, a waiter is refused as soon as the store has blocked its key', async () => {
     const clock = manualClock()
     const limiter = createLimiter(algorithm, { name: 'hourly', clock, store: asynchronous(memoryStore()) })
     while ((await limiter.tryAcquire('key')).allowed);
@@ -299,7 +300,7 @@ describe.each(HOURLY)('waiting for a blocked key: %s', (_, algorithm) => {
 })
 
 describe('a reservation of a blocked key', () => {
-  test('above the limit of a cycle, which passes only shortly before the next one, says when that is', () => {
+  test('reports when it can be granted if its cost exceeds the limit of one cycle', () => {
     const clock = manualClock()
     const limiter = createLimiter(cycle({ limit: 2, period: '1s' }), { clock })
     const ask = () => limiter.reserve('key', { cost: 3, maxWait: 1 })
@@ -313,7 +314,7 @@ describe('a reservation of a blocked key', () => {
     expect(ask()).toMatchObject({ allowed: true, waitMs: 1 })
   })
 
-  test.each(HOURLY)('is refused at once, and has nothing to give back: %s', (_, algorithm) => {
+  test.each(HOURLY)('is refused at once, and gives nothing back: %s', (_, algorithm) => {
     const clock = manualClock()
     const limiter = createLimiter(algorithm, { clock })
     limiter.block('key', '1m')
@@ -325,7 +326,7 @@ describe('a reservation of a blocked key', () => {
     expect(limiter.peek('key').toJSON()).toEqual(before)
   })
 
-  test.each(HOURLY)('from before the block gives its permits back during it: %s', (_, algorithm) => {
+  test.each(HOURLY)('made before the block gives its permits back during it: %s', (_, algorithm) => {
     const clock = manualClock()
     const limiter = createLimiter(algorithm, { clock })
     const before = limiter.peek('key').toJSON()
@@ -338,7 +339,7 @@ describe('a reservation of a blocked key', () => {
   })
 })
 
-describe('bad input', () => {
+describe('invalid input', () => {
   const limit = () => {
     const clock = manualClock()
     const store = memoryStore()
@@ -377,7 +378,7 @@ describe('bad input', () => {
     expect(figures()).toEqual(before)
   })
 
-  test.each(['block', 'unblock'] as const)('%s refuses a key that is none and changes nothing', verb => {
+  test.each(['block', 'unblock'] as const)('%s refuses an invalid key and changes nothing', verb => {
     const { limiter, figures } = limit()
     const before = figures()
     for (const key of [undefined, null, '', 42, Number.NaN, [], ['bob'], {}, new String('bob'), 5n, false]) {
@@ -416,7 +417,7 @@ describe('bad input', () => {
 })
 
 describe('events', () => {
-  test('tell of every block and unblock', () => {
+  test('are published for every block and unblock', () => {
     const limiter = createLimiter(unlimited(), { name: 'free', clock: manualClock() })
     const [blocks, unblocks] = [heard('sluice:block'), heard('sluice:unblock')]
     limiter.block('ann', '1m')
@@ -433,7 +434,7 @@ describe('events', () => {
     ])
   })
 
-  test('tell of a refusal because of a block as of any other', () => {
+  test('are published for a refusal by a block, as for any other refusal', () => {
     const limiter = createLimiter(unlimited(), { name: 'free', clock: manualClock() })
     limiter.block('ann', '1m')
     const [decisions, blocks] = [heard('sluice:decision'), heard('sluice:block')]
@@ -443,14 +444,14 @@ describe('events', () => {
     expect(limiter.stats()).toMatchObject({ granted: 0, refused: 1 })
   })
 
-  test('tell nothing of what was refused as bad input', () => {
+  test('are not published for invalid input', () => {
     const limiter = createLimiter(unlimited())
     const blocks = heard('sluice:block')
     expect(() => limiter.block('ann', -1)).toThrow(RangeError)
     expect(blocks).toEqual([])
   })
 
-  test('tell of an asynchronous store when it has answered, and not when it has failed', async () => {
+  test('are published after an asynchronous store has answered, and not after it has failed', async () => {
     const store = asynchronous(memoryStore())
     const limiter = createLimiter(unlimited(), { name: 'later', store })
     const [blocks, unblocks] = [heard('sluice:block'), heard('sluice:unblock')]
@@ -466,7 +467,7 @@ describe('events', () => {
     ])
   })
 
-  test('tell of a combination and of what it is made of', () => {
+  test('are published for a combination and for its members', () => {
     const { both } = combined()
     const [blocks, unblocks] = [heard('sluice:block'), heard('sluice:unblock')]
     both.block('ann', '1m')
@@ -485,7 +486,7 @@ describe('an asynchronous store', () => {
     return { clock, store, limiter }
   }
 
-  test('answers promises', async () => {
+  test('makes block and unblock return promises', async () => {
     const { clock, limiter } = setUp()
     const answer = limiter.block('ann', '1m')
     expectTypeOf(answer).toEqualTypeOf<Promise<void>>()
@@ -504,14 +505,14 @@ describe('an asynchronous store', () => {
     expect((await limiter.peek('ann')).code).toBeUndefined()
   })
 
-  test('a synchronous one answers nothing, at once', () => {
+  test('makes them return undefined if it is synchronous', () => {
     const limiter = createLimiter(unlimited())
     expectTypeOf(limiter.block('ann', '1m')).toEqualTypeOf<void>()
     expect([limiter.block('ann', '1m'), limiter.unblock('ann')]).toEqual([undefined, undefined])
   })
 
   test.each(['throw', 'allow', 'refuse'] as const)(
-    'that fails does not pass for one that has blocked: onStoreError %s',
+    'that fails makes block reject: onStoreError %s',
     async onStoreError => {
       const { store, limiter } = setUp(onStoreError)
       store.failWith(new Error('the store is down'))
@@ -523,7 +524,7 @@ describe('an asynchronous store', () => {
 })
 
 describe('a combination', () => {
-  test('blocks all that it is made of, and lifts it from all', () => {
+  test('blocks and unblocks the key in all of its members', () => {
     const { clock, perSecond, perDay, both } = combined()
     const all = [perSecond, perDay, both]
     both.block('ann', '1m')
@@ -543,7 +544,7 @@ describe('a combination', () => {
     for (const limiter of all) expect(limiter.peek('ann').code).toBeUndefined()
   })
 
-  test('is refused where one member is blocked, and takes from none', () => {
+  test('is refused if one member is blocked, and takes from none', () => {
     const { clock, perSecond, perDay, both } = combined()
     perDay.block('ann', '1m')
     expect(both.tryAcquire('ann')).toMatchObject({
@@ -560,7 +561,7 @@ describe('a combination', () => {
     expect(both.tryAcquire('ann', { cost: 2 })).toMatchObject({ allowed: true, remaining: 0 })
   })
 
-  test('says the longest wait of a block and of a limit', () => {
+  test('reports the longer wait of a block and a limit', () => {
     const { perSecond, perDay, both } = combined()
     perDay.drain('ann')
     perSecond.block('ann', '1m')
@@ -570,7 +571,7 @@ describe('a combination', () => {
     expect(both.tryAcquire('ann').retryAfterMs).toBe(2 * 86_400_000)
   })
 
-  test('of several keys is refused where one of them is blocked', () => {
+  test('of several keys is refused if one of them is blocked', () => {
     const { perSecond, perDay } = combined()
     perDay.block('acme', '1m')
     const asked = [
@@ -581,7 +582,7 @@ describe('a combination', () => {
     expect(perSecond.peek('ann').remaining).toBe(2)
   })
 
-  test('refuses at once who waits for it when a member is blocked', async () => {
+  test('refuses its waiters at once when a member is blocked', async () => {
     const { clock, perSecond, perDay, both } = combined()
     perDay.drain('ann')
     const asked = [
@@ -599,7 +600,7 @@ describe('a combination', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('refuses at once who waits for it, or for a member, when it is blocked', async () => {
+  test('refuses its waiters and those of its members at once when it is blocked', async () => {
     const { clock, perDay, both } = combined()
     perDay.drain('ann')
     const waits = [both.acquire('ann'), perDay.acquire('ann')].map(wait => outcome(wait, clock))
@@ -612,7 +613,7 @@ describe('a combination', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('lets wait on who waits for another key', async () => {
+  test('keeps the waiters for other keys', async () => {
     const { clock, perDay, both } = combined()
     perDay.drain('bob')
     const wait = outcome(both.acquire('bob'), clock)
@@ -622,7 +623,7 @@ describe('a combination', () => {
     expect(await wait).toMatchObject({ settledAfterMs: 86_400_000, value: { allowed: true } })
   })
 
-  test('says that a key is blocked also where another member has no room for it', async () => {
+  test('reports a blocked key even if the store of another member is full', async () => {
     const clock = manualClock()
     const store = memoryStore({ maxKeys: 1, onFull: 'refuse' })
     const full = createLimiter(fixedWindow({ limit: 1, window: '1h' }), { name: 'full', clock, store })
@@ -637,7 +638,7 @@ describe('a combination', () => {
     expect(String(error)).toContain('blocked')
   })
 
-  test('with an asynchronous store answers promises', async () => {
+  test('with an asynchronous store returns promises', async () => {
     const { clock, perSecond } = combined()
     const store = asynchronous(memoryStore())
     const later = createLimiter(unlimited(), { name: 'later', clock, store })
@@ -669,7 +670,7 @@ describe('a change of the algorithm', () => {
     expect(limiter.tryAcquire('ann')).toMatchObject({ allowed: true, remaining: 4 })
   })
 
-  test('of its options keeps the block, and what the key had', () => {
+  test('of its options keeps the block, and the permits of the key', () => {
     const clock = manualClock()
     const limiter = createLimiter(tokenBucket({ limit: 5, window: '1h' }), { clock })
     limiter.tryAcquire('ann', { cost: 3 })
@@ -681,7 +682,7 @@ describe('a change of the algorithm', () => {
   })
 })
 
-describe('a reservation without a wait', () => {
+describe('a reservation with maxWait 0', () => {
   const WINDOWS: readonly (readonly [string, Algorithm])[] = [
     ['fixedWindow', fixedWindow({ limit: 3, window: '1m' })],
     ['fixedWindow, aligned', fixedWindow({ limit: 3, window: '1m', align: 'epoch' })],
@@ -698,7 +699,7 @@ describe('a reservation without a wait', () => {
       return { clock, limiter: make(clock) }
     }
 
-    test('takes what tryAcquire takes, or refuses and takes nothing', () => {
+    test('takes the permits that tryAcquire would, or takes nothing if it is refused', () => {
       const { limiter } = setUp()
       expect(limiter.reserve('ann', { cost: 2, maxWait: 0 })).toMatchObject({
         allowed: true,
@@ -711,7 +712,7 @@ describe('a reservation without a wait', () => {
       expect(limiter.peek('ann').remaining).toBe(1)
     })
 
-    test('gives back what it took, once', () => {
+    test('gives back its permits once', () => {
       const { clock, limiter } = setUp()
       const booking = limiter.reserve('ann', { cost: 2, maxWait: 0 })
       limiter.tryAcquire('ann')
@@ -722,7 +723,7 @@ describe('a reservation without a wait', () => {
       expect(limiter.peek('ann').remaining).toBe(2)
     })
 
-    test('can be cancelled in the instant of its grant only, and refunded afterwards', () => {
+    test('can be cancelled only in the microsecond of its grant, and refunded later', () => {
       const { clock, limiter } = setUp()
       expect(limiter.reserve('ann', { cost: 2, maxWait: 0 }).cancel()).toBe(2)
       expect(limiter.peek('ann').remaining).toBe(3)
@@ -734,7 +735,7 @@ describe('a reservation without a wait', () => {
       expect(limiter.peek('ann').remaining).toBe(3)
     })
 
-    test('gives nothing back once its permits have come back by themselves', () => {
+    test('gives nothing back after its permits have refilled', () => {
       const { clock, limiter } = setUp()
       const booking = limiter.reserve('ann', { cost: 2, maxWait: 0 })
       clock.advance('2m')
@@ -752,22 +753,25 @@ describe('a reservation without a wait', () => {
       expect(limiter.peek('ann').remaining).toBe(1)
     })
 
-    test('of no permits passes and gives nothing back', () => {
+    test('of cost 0 is granted and gives nothing back', () => {
       const { limiter } = setUp()
       const booking = limiter.reserve('ann', { cost: 0, maxWait: 0 })
       expect(booking).toMatchObject({ allowed: true, remaining: 3 })
       expect(booking.refund()).toBe(0)
     })
 
-    test.each([undefined, 1, '1s', Infinity] as const)('with a wait of %o is none', maxWait => {
-      const { limiter } = setUp()
-      const error = thrownBy(() => limiter.reserve('ann', maxWait === undefined ? {} : { maxWait }))
-      expect(error).toBeInstanceOf(TypeError)
-      expect(error).toMatchObject({ code: 'SLUICE_NOT_BOOKABLE', option: 'reserve' })
-      expect(limiter.peek('ann').remaining).toBe(3)
-    })
+    test.each([undefined, 1, '1s', Infinity] as const)(
+      'throws SLUICE_NOT_BOOKABLE with maxWait %o',
+      maxWait => {
+        const { limiter } = setUp()
+        const error = thrownBy(() => limiter.reserve('ann', maxWait === undefined ? {} : { maxWait }))
+        expect(error).toBeInstanceOf(TypeError)
+        expect(error).toMatchObject({ code: 'SLUICE_NOT_BOOKABLE', option: 'reserve' })
+        expect(limiter.peek('ann').remaining).toBe(3)
+      },
+    )
 
-    test('tells of what it takes and of what comes back', () => {
+    test('publishes a decision event, and a release event for its refund', () => {
       const { limiter } = setUp()
       const [decisions, releases] = [heard('sluice:decision'), heard('sluice:release')]
       const booking = limiter.reserve('ann', { cost: 2, maxWait: 0 })
@@ -784,13 +788,13 @@ describe('a reservation without a wait', () => {
     })
   })
 
-  test.each(WINDOWS)('is the rule where the limiter says so: %s', (_, algorithm) => {
+  test.each(WINDOWS)('is the default on a limiter with maxWait 0: %s', (_, algorithm) => {
     const limiter = createLimiter(algorithm, { clock: manualClock(), maxWait: 0 })
     expect(limiter.reserve('ann').refund()).toBe(1)
     expect(() => limiter.reserve('ann', { maxWait: '1s' })).toThrow(TypeError)
   })
 
-  test.each(WINDOWS)('on an asynchronous store gives back in promises: %s', async (_, algorithm) => {
+  test.each(WINDOWS)('on an asynchronous store gives back by promises: %s', async (_, algorithm) => {
     const limiter = createLimiter(algorithm, { clock: manualClock(), store: asynchronous(memoryStore()) })
     const booking = await limiter.reserve('ann', { cost: 2, maxWait: 0 })
     expect(await Promise.all([booking.refund(), booking.refund()])).toEqual([2, 0])
@@ -808,14 +812,14 @@ describe('a reservation without a wait', () => {
     expect(remaining()).toEqual([2, 5])
   })
 
-  test('of a combination says who refused, like its other decisions', () => {
+  test('of a combination names the limiters that refused', () => {
     const { perDay, both } = combined()
     perDay.drain('ann')
     expect(both.tryAcquire('ann')).toMatchObject({ allowed: false, refusedBy: ['per-day'] })
     expect(both.reserve('ann', { maxWait: 0 })).toMatchObject({ allowed: false, refusedBy: ['per-day'] })
   })
 
-  test('of a combination counts with its members as a tryAcquire does', () => {
+  test('of a combination is counted in the stats of its members, as tryAcquire is', () => {
     const verbs = [
       (limiter: Limiter<false>) => limiter.tryAcquire('ann', { cost: 2 }),
       (limiter: Limiter<false>) => limiter.reserve('ann', { cost: 2, maxWait: 0 }),
@@ -836,7 +840,7 @@ describe('a reservation without a wait', () => {
     expect(reserved).toEqual(tried)
   })
 
-  test('of a combination that comes back is told of its members, as a release is', () => {
+  test('of a combination publishes a release event for each member when it is refunded', () => {
     const { both } = combined()
     const booking = both.reserve('ann', { maxWait: 0 })
     const releases = heard('sluice:release')
@@ -848,7 +852,7 @@ describe('a reservation without a wait', () => {
     expect(releases.slice(3)).toEqual(releases.slice(0, 3))
   })
 
-  test('of a combination gives back to the members that still have a use for it, once', () => {
+  test('of a combination gives back once, to the members that have not refilled', () => {
     const { clock, perSecond, perDay, both } = combined()
     const booking = both.reserve('ann', { maxWait: 0 })
     perDay.tryAcquire('ann', { cost: 3 })
@@ -863,7 +867,7 @@ describe('a reservation without a wait', () => {
     expect(remaining()).toEqual([2, 2])
   })
 
-  test('of a combination with a member without a limit gives back to the others', () => {
+  test('of a combination with an unlimited member gives back to the others', () => {
     const clock = manualClock()
     const limited = alone(fixedWindow({ limit: 3, window: '1m' }), clock)
     const free = createLimiter(unlimited(), { name: 'free', clock })
@@ -876,35 +880,35 @@ describe('a reservation without a wait', () => {
 describe('a ladder of refusals', () => {
   const LADDER: Ladder = { after: 1, stepsUs: [60_000_000] }
 
-  test('blocks like a hand does, and tells of it', async () => {
+  test('blocks a key as block() does, and publishes a block event', async () => {
     const clock = manualClock()
     const limiter = createLimiter(fixedWindow({ limit: 1, window: '1h' }), { name: 'hourly', clock })
     limiter.tryAcquire('ann')
     const blocks = heard('sluice:block')
     const wait = outcome(limiter.acquire('ann'), clock)
-    expect(strikerOf(limiter).strike('ann', LADDER)).toBe(60_000_000)
+    expect(strikeOn(limiter, LADDER)).toBe(60_000_000)
     expect(blocks).toEqual([{ limiter: 'hourly', key: 'ann', forMs: 60_000 }])
     expectBlocked((await wait).error)
   })
 
-  test('tells nothing of a refusal that does not block', () => {
+  test('publishes no block event for a refusal that does not block', () => {
     const limiter = createLimiter(unlimited(), { clock: manualClock() })
     const blocks = heard('sluice:block')
-    expect(strikerOf(limiter).strike('ann', { ...LADDER, after: 2 })).toBe(0)
+    expect(strikeOn(limiter, { ...LADDER, after: 2 })).toBe(0)
     expect(blocks).toEqual([])
   })
 
-  test('of an asynchronous store answers a promise', async () => {
+  test('on an asynchronous store returns a promise', async () => {
     const store = asynchronous(memoryStore())
     const limiter = createLimiter(unlimited(), { clock: manualClock(), store, onStoreError: 'allow' })
-    expect(await strikerOf(limiter).strike('ann', LADDER)).toBe(60_000_000)
+    expect(await strikeOn(limiter, LADDER)).toBe(60_000_000)
     store.failWith(new Error('the store is down'))
-    expect(await strikerOf(limiter).strike('ann', LADDER)).toBe(0)
+    expect(await strikeOn(limiter, LADDER)).toBe(0)
   })
 
-  test('is one of each limiter of a combination', () => {
+  test('is counted by each limiter of a combination', () => {
     const { perSecond, perDay, both } = combined()
-    expect(strikerOf(both).strike('ann', LADDER)).toBe(60_000_000)
+    expect(strikeOn(both, LADDER)).toBe(60_000_000)
     for (const limiter of [perSecond, perDay, both])
       expect(limiter.peek('ann')).toMatchObject({ ...BLOCKED, retryAfterMs: 60_000 })
   })
@@ -912,13 +916,13 @@ describe('a ladder of refusals', () => {
   test.each([
     ['can book', tokenBucket({ limit: 1, window: '1h' })],
     ['cannot book', fixedWindow({ limit: 1, window: '1h' })],
-  ])('of a combination ends at once the waits for a member that %s', async (_, algorithm) => {
+  ])('of a combination refuses at once the waiters for a member that %s', async (_, algorithm) => {
     const clock = manualClock()
     const member = createLimiter(algorithm, { name: 'hourly', clock })
     const both = combine(member, createLimiter(unlimited(), { name: 'free', clock }))
     member.tryAcquire('ann')
     const wait = outcome(member.acquire('ann'), clock)
-    strikerOf(both).strike('ann', LADDER)
+    strikeOn(both, LADDER)
     await nextTick()
     clock.advance('1h')
     const { settledAfterMs, error } = await wait
@@ -927,7 +931,7 @@ describe('a ladder of refusals', () => {
   })
 })
 
-/** Two per second and five per day, alone and together. */
+/** Two limiters, of two per second and five per day, and their combination. */
 function combined() {
   const clock = manualClock()
   const perSecond = createLimiter(fixedWindow({ limit: 2, window: '1s' }), { name: 'per-second', clock })
@@ -947,7 +951,7 @@ function several(clock: ManualClock): Limiter<false> {
   )
 }
 
-/** The verb for those who count refusals, which is not one of the public ones. */
+/** The internal method that counts a refusal. */
 function strikerOf<Async extends boolean>(limiter: Limiter<Async>): Pick<LedgerLimiter<Async>, 'strike'> {
   return limiter as unknown as LedgerLimiter<Async>
 }

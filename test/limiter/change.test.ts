@@ -25,7 +25,7 @@ const FACTORIES: readonly (readonly [string, (rate: Rate) => Algorithm])[] = [
   ['cycle', ({ limit, window }) => cycle({ limit, period: window })],
 ]
 
-describe.each(FACTORIES)('%s, changed while somebody waits', (_name, algorithm) => {
+describe.each(FACTORIES)('%s, updated while callers wait', (_name, algorithm) => {
   function exhausted() {
     const clock = manualClock()
     const limiter = createLimiter(algorithm({ limit: 10, window: '1h' }), { clock })
@@ -45,7 +45,7 @@ describe.each(FACTORIES)('%s, changed while somebody waits', (_name, algorithm) 
     expect(clock.alarms).toBe(0)
   })
 
-  test('a waiter whose patience the new limit outlasts is turned away', async () => {
+  test('refuses a waiter if its wait at the new limit exceeds its maxWait', async () => {
     const clock = manualClock()
     const limiter = createLimiter(algorithm({ limit: 1, window: '1s' }), { clock })
     while (limiter.tryAcquire('key').allowed);
@@ -56,7 +56,7 @@ describe.each(FACTORIES)('%s, changed while somebody waits', (_name, algorithm) 
     expect(clock.alarms).toBe(0)
   })
 
-  test('the order of those who wait stays', async () => {
+  test('keeps the order of the waiters', async () => {
     const { clock, limiter } = exhausted()
     const order: number[] = []
     const waits = [0, 1, 2].map(number => limiter.acquire('key').then(() => order.push(number)))
@@ -69,7 +69,7 @@ describe.each(FACTORIES)('%s, changed while somebody waits', (_name, algorithm) 
     expect(order).toEqual([0, 1, 2])
   })
 
-  test('a key that is reset lets go who waits for it', async () => {
+  test('a reset of the key grants its waiter', async () => {
     const { clock, limiter } = exhausted()
     const wait = outcome(limiter.acquire('key'), clock)
     limiter.reset('key')
@@ -77,7 +77,7 @@ describe.each(FACTORIES)('%s, changed while somebody waits', (_name, algorithm) 
   })
 })
 
-test('switched off, a limit lets go all who wait', async () => {
+test('an update to unlimited() grants every waiter', async () => {
   const clock = manualClock()
   const limiter = createLimiter(tokenBucket({ limit: 1, window: '1h' }), { clock })
   limiter.tryAcquire('key')
@@ -86,7 +86,7 @@ test('switched off, a limit lets go all who wait', async () => {
   expect(await Promise.all(waits)).toMatchObject([{ allowed: true }, { allowed: true }])
 })
 
-test('from an algorithm that can book to one that cannot, and back', async () => {
+test('keeps waiters across updates between algorithms that can and cannot book', async () => {
   const clock = manualClock()
   const limiter = createLimiter(tokenBucket({ limit: 1, window: '1h' }), { clock })
   limiter.tryAcquire('key')
@@ -98,7 +98,7 @@ test('from an algorithm that can book to one that cannot, and back', async () =>
   expect(await second).toMatchObject({ settledAfterMs: 0, value: { allowed: true } })
 })
 
-test('released permits let go who waits in a window', async () => {
+test('released permits grant a waiter of a window', async () => {
   const clock = manualClock()
   const limiter = createLimiter(slidingLog({ limit: 2, window: '1h' }), { clock })
   limiter.tryAcquire('key', { cost: 2 })
@@ -108,7 +108,7 @@ test('released permits let go who waits in a window', async () => {
   expect(limiter.peek('key').remaining).toBe(0)
 })
 
-test('a leaky bucket waits as long as its capacity lasts, unless told otherwise', async () => {
+test('the default maxWait of a leaky bucket is the time to empty its capacity', async () => {
   const clock = manualClock()
   const limiter = createLimiter(leakyBucket({ limit: 2, window: '1s', capacity: 2 }), { clock })
   const waits = [0, 1, 2, 3].map(() => outcome(limiter.acquire('key'), clock))
@@ -124,7 +124,7 @@ test('a leaky bucket waits as long as its capacity lasts, unless told otherwise'
   expect([impatient.reserve('key').allowed, impatient.reserve('key').allowed]).toEqual([true, false])
 })
 
-test('a leaky bucket lets as many wait as its capacity says', async () => {
+test('the capacity of a leaky bucket is the number of waiters', async () => {
   const clock = manualClock()
   const limiter = createLimiter(leakyBucket({ limit: 10, window: '1s', capacity: 50 }), { clock })
   const waits = Array.from({ length: 52 }, () => outcome(limiter.acquire('key'), clock))

@@ -33,7 +33,7 @@ function guardOf(options: HttpOptions<Exchange>) {
   return () => guard({})
 }
 
-test('the copies are two', () => {
+test('the two copies of the package are distinct', () => {
   expect(copy.createLimiter).not.toBe(core.createLimiter)
   expect(limiterOf(copy)).not.toBeInstanceOf(limiterOf(core).constructor)
 })
@@ -45,7 +45,7 @@ describe('a limiter of another copy', () => {
     expect(send).toThrow(expect.objectContaining({ code: 'SLUICE_RATE_LIMITED' }))
   })
 
-  test('is combined, and decided together with others', () => {
+  test('works in combine and tryAcquireAll with limiters of this copy', () => {
     const [a, b] = [limiterOf(copy, 1, 'a'), limiterOf(core, 2, 'b')]
     expect(core.combine(a, b).tryAcquire('ann').allowed).toBe(true)
     const asks = [a, b].map(limiter => ({ limiter, key: 'ann' }))
@@ -68,7 +68,7 @@ describe('a limiter of another copy', () => {
     expect(await guard()).toMatchObject({ outcome: 'refused' })
   })
 
-  test('is reported by its parts if it is a combination', async () => {
+  test('is reported limiter by limiter if it is a combination', async () => {
     const guard = guardOf({ limiter: copy.combine(limiterOf(copy, 1, 'a'), limiterOf(core, 2, 'b')) })
     expect(await guard()).toMatchObject({ decision: { parts: [{ limiter: 'a' }, { limiter: 'b' }] } })
     const refused = await guard()
@@ -82,7 +82,7 @@ describe('a limiter of another copy', () => {
   })
 })
 
-describe('a limiter that is not made by createLimiter or combine', () => {
+describe('a limiter that was not created by createLimiter or combine', () => {
   const handMade: Record<string, unknown> = {
     name: 'mine',
     policy: { limit: 5, smooth: true },
@@ -98,19 +98,25 @@ describe('a limiter that is not made by createLimiter or combine', () => {
     'a function that returns it': limiter => guardOf({ limiter: () => limiter })(),
   }
 
-  test.each(Object.entries(uses))('is a coded error: %s', (_, use) => {
+  test.each(Object.entries(uses))('throws an error with a code: %s', (_, use) => {
     expect(() => use(handMade as unknown as core.Limiter)).toThrow(INVALID)
     const message = /expected a limiter made by createLimiter or combine.*, got an object$/
     expect(() => use(handMade as unknown as core.Limiter)).toThrow(message)
   })
 
-  test.each(Object.entries(uses))('is a coded error if it spreads one that is: %s', (_, use) => {
-    expect(() => use({ ...limiterOf(core), name: 'another' })).toThrow(INVALID)
-  })
+  test.each(Object.entries(uses))(
+    'throws an error with a code if it is a spread copy of a limiter: %s',
+    (_, use) => {
+      expect(() => use({ ...limiterOf(core), name: 'another' })).toThrow(INVALID)
+    },
+  )
 
-  test.each(Object.entries(uses))('is a coded error with the mark of another version: %s', (_, use) => {
-    const limiter = { ...handMade, [BRAND]: 0 } as unknown as core.Limiter
-    expect(() => use(limiter)).toThrow(INVALID)
-    expect(() => use(limiter)).toThrow('of the same version of @sluice/core')
-  })
+  test.each(Object.entries(uses))(
+    'throws an error with a code if it belongs to another version of the package: %s',
+    (_, use) => {
+      const limiter = { ...handMade, [BRAND]: 0 } as unknown as core.Limiter
+      expect(() => use(limiter)).toThrow(INVALID)
+      expect(() => use(limiter)).toThrow('of the same version of @sluice/core')
+    },
+  )
 })

@@ -25,7 +25,7 @@ function setUp() {
   return { clock, limiter, later, remaining }
 }
 
-/** What `act` throws; nothing thrown is a failure, and so is a promise that rejects. */
+/** The error that `act` throws synchronously. Fails if it throws nothing. */
 function thrownBy(act: () => unknown): unknown {
   try {
     act()
@@ -35,7 +35,7 @@ function thrownBy(act: () => unknown): unknown {
   return expect.fail('nothing was thrown')
 }
 
-/** What `act` rejects with; an error that is thrown is a failure. */
+/** The error that `act` rejects with. Fails if it throws synchronously. */
 function rejectionOf(act: () => unknown): Promise<unknown> {
   const promise = act() as Promise<unknown>
   expect(promise).toBeInstanceOf(Promise)
@@ -46,12 +46,12 @@ function rejectionOf(act: () => unknown): Promise<unknown> {
 }
 
 describe('a limited function', () => {
-  test('returns at once what it returned before', () => {
+  test('returns synchronously what the function returns', () => {
     const { limiter } = setUp()
     expect(limited(limiter)((a: number, b: number) => a + b)(1, 2)).toBe(3)
   })
 
-  test('takes `this` and every argument', () => {
+  test('passes on `this` and every argument', () => {
     const { limiter } = setUp()
     const seen = vi.fn()
     const limitedSeen = limited(limiter)(seen)
@@ -61,7 +61,7 @@ describe('a limited function', () => {
     expect(seen.mock.contexts).toEqual([self])
   })
 
-  test('takes `this` and every argument also after a wait', async () => {
+  test('passes on `this` and every argument after a wait too', async () => {
     const { limiter } = setUp()
     const seen = vi.fn()
     const self = { limitedSeen: limited(limiter, { maxWait: '1m' })(seen) }
@@ -77,20 +77,20 @@ describe('a limited function', () => {
     expect(limited(later, { maxWait: '1s' })(sendMail).name).toBe('sendMail')
   })
 
-  test('resolves as it did when it is async', async () => {
+  test('resolves to the result of an async function', async () => {
     const { limiter } = setUp()
     const answer = limited(limiter)(async (to: string) => `sent to ${to}`)('ann')
     expect(answer).toBeInstanceOf(Promise)
     expect(await answer).toBe('sent to ann')
   })
 
-  test('returns the very promise that it returned before', () => {
+  test('returns the same promise object as the function', () => {
     const { limiter } = setUp()
     const promise = Promise.resolve(1)
     expect(limited(limiter)(() => promise)()).toBe(promise)
   })
 
-  test('throws, or rejects, as it did', async () => {
+  test('throws or rejects with the error of the function', async () => {
     const { limiter, remaining } = setUp()
     const failure = new Error('no such address')
     const failing = () => {
@@ -101,7 +101,7 @@ describe('a limited function', () => {
     expect(remaining()).toBe(0)
   })
 
-  test('costs a permit of one key for all calls', () => {
+  test('takes one permit per call from one shared key by default', () => {
     const { limiter, remaining } = setUp()
     const send = limited(limiter)((_to: string) => {})
     send('ann')
@@ -111,13 +111,13 @@ describe('a limited function', () => {
     expect(thrownBy(() => send('cem'))).toBeInstanceOf(RateLimitedError)
   })
 
-  test('costs what is stated, of the key that is stated', () => {
+  test('takes the given cost from the given key', () => {
     const { limiter, remaining } = setUp()
     limited(limiter, { key: 'mail', cost: 2 })(() => {})()
     expect([remaining('mail'), remaining('default')]).toEqual([0, 2])
   })
 
-  test('costs what is computed from the arguments, of the key that is', () => {
+  test('computes key and cost from the arguments', () => {
     const { limiter, remaining } = setUp()
     const send = limited(limiter, {
       key: (to: string, _texts: string[]) => to,
@@ -129,7 +129,7 @@ describe('a limited function', () => {
     expect([remaining('ann'), remaining('bob'), remaining('cem')]).toEqual([0, 1, 2])
   })
 
-  test('runs again once the permits are there', () => {
+  test('runs again after the permits have refilled', () => {
     const { clock, limiter } = setUp()
     const send = limited(limiter, { cost: 2 })(() => 'sent')
     send()
@@ -148,7 +148,7 @@ describe('a refusal', () => {
     expect(action).not.toHaveBeenCalled()
   })
 
-  test('says which limiter refused which key, and when to come again', () => {
+  test('names the limiter and the key, and when to retry', () => {
     const { limiter } = setUp()
     const send = limited(limiter, { key: (to: string) => to })((to: string) => to)
     send('ann')
@@ -161,7 +161,7 @@ describe('a refusal', () => {
     expect(error.message).not.toContain('ann')
   })
 
-  test('rejects where the function is async', async () => {
+  test('rejects if the function is async', async () => {
     const { limiter } = setUp()
     const action = vi.fn()
     const error = await rejectionOf(
@@ -174,7 +174,7 @@ describe('a refusal', () => {
     expect(action).not.toHaveBeenCalled()
   })
 
-  test('rejects where an async function is limited twice, whichever limiter refuses', async () => {
+  test('rejects if an async function is limited twice and either limiter refuses', async () => {
     const { limiter } = setUp()
     const send = async () => 'sent'
     const refusing = limited(limiter, { cost: 3 })
@@ -198,7 +198,7 @@ describe('with maxWait', () => {
     expect(await answer).toBe('sent to ann')
   })
 
-  test('of 0 it does not wait', async () => {
+  test('of 0 a call does not wait', async () => {
     const { clock, limiter } = setUp()
     const action = vi.fn()
     const error = await rejectionOf(limited(limiter, { maxWait: 0, key: 'mail', cost: 3 })(action))
@@ -208,7 +208,7 @@ describe('with maxWait', () => {
     expect(clock.alarms).toBe(0)
   })
 
-  test('a call waits for its permits, and no longer', async () => {
+  test('a call waits until its permits are available, and no longer', async () => {
     const { clock, limiter } = setUp()
     const action = vi.fn(() => clock.nowMs)
     const send = limited(limiter, { maxWait: '30s' })(action)
@@ -221,7 +221,7 @@ describe('with maxWait', () => {
     expect(action).toHaveBeenCalledTimes(3)
   })
 
-  test('a call that would wait longer is refused, and takes nothing', async () => {
+  test('a call is refused if it would wait longer, and takes nothing', async () => {
     const { limiter, remaining } = setUp()
     limiter.drain('default')
     const before = limiter.peek('default').toJSON()
@@ -231,7 +231,7 @@ describe('with maxWait', () => {
     expect(remaining()).toBe(0)
   })
 
-  test('what the function throws, and a key that is none, reject', async () => {
+  test('an error of the function and an invalid key reject', async () => {
     const { limiter } = setUp()
     const failure = new Error('no such address')
     const failing = () => {
@@ -245,7 +245,7 @@ describe('with maxWait', () => {
 })
 
 describe('with a signal', () => {
-  test('a function returns a promise, and waits as long as it takes', async () => {
+  test('a function returns a promise, and waits without limit', async () => {
     const { clock, limiter } = setUp()
     const send = limited(limiter, { cost: 2, signal: new AbortController().signal })(() => 'sent')
     expect(await send()).toBe('sent')
@@ -269,7 +269,7 @@ describe('with a signal', () => {
     expect(action).not.toHaveBeenCalled()
   })
 
-  test('that was aborted before, nothing is taken', async () => {
+  test('that is already aborted, a call takes nothing', async () => {
     const { limiter, remaining } = setUp()
     const action = vi.fn()
     expect(await rejectionOf(limited(limiter, { signal: AbortSignal.abort('gone') })(action))).toBe('gone')
@@ -277,7 +277,7 @@ describe('with a signal', () => {
     expect(remaining()).toBe(2)
   })
 
-  test('of the arguments each call has its own', async () => {
+  test('from the arguments, each call has its own signal', async () => {
     const { clock, limiter } = setUp()
     const [ann, bob] = [new AbortController(), new AbortController()]
     const send = limited(limiter, {
@@ -315,7 +315,7 @@ describe('drainOn', () => {
       ['with maxWait', { maxWait: '1m' }],
     ]
 
-    test.each(ways)('empties the limiter for the key, %s', async (_, options) => {
+    test.each(ways)('drains the key if it returns true, %s', async (_, options) => {
       const { limiter, remaining } = setUp()
       const drainOn = vi.fn(() => true)
       const outcome = await outcomeOf(limited(limiter, { ...options, key: 'api', drainOn })(action))
@@ -324,7 +324,7 @@ describe('drainOn', () => {
       expect([remaining('api'), remaining('other')]).toEqual([0, 2])
     })
 
-    test.each(ways)('leaves what is there when it says no, %s', async (_, options) => {
+    test.each(ways)('drains nothing if it returns false, %s', async (_, options) => {
       const { limiter, remaining } = setUp()
       const outcome = await outcomeOf(
         limited(limiter, { ...options, key: 'api', drainOn: () => false })(action),
@@ -333,7 +333,7 @@ describe('drainOn', () => {
       expect(remaining('api')).toBe(1)
     })
 
-    test('empties an asynchronous limiter before the outcome is known', async () => {
+    test('drains an asynchronous limiter before the call settles', async () => {
       const { later } = setUp()
       const drain = later.drain.bind(later)
       let drained = 0
@@ -349,21 +349,21 @@ describe('drainOn', () => {
     })
   })
 
-  test('stays as synchronous as the function', () => {
+  test('keeps a synchronous function synchronous', () => {
     const { limiter } = setUp()
     expect(limited(limiter, { drainOn: () => true })(() => 'sent')()).toBe('sent')
     limiter.reset('default')
     expect(thrownBy(limited(limiter, { drainOn: () => true })(failing))).toBe(upstream)
   })
 
-  test('is not asked about a refusal', () => {
+  test('is not called for a refusal', () => {
     const { limiter } = setUp()
     const drainOn = vi.fn(() => true)
     thrownBy(limited(limiter, { cost: 3, drainOn })(() => {}))
     expect(drainOn).not.toHaveBeenCalled()
   })
 
-  test('empties a combination', () => {
+  test('drains a combination', () => {
     const { clock, limiter } = setUp()
     const daily = createLimiter(tokenBucket({ limit: 9, window: '1d' }), { name: 'daily', clock })
     const both = combine(limiter, daily)
@@ -371,7 +371,7 @@ describe('drainOn', () => {
     expect(both.peek('default').remaining).toBe(0)
   })
 
-  /** How a call ended, by return or throw, at once or later. */
+  /** The result or the error of a synchronous or asynchronous call. */
   async function outcomeOf(act: () => unknown) {
     try {
       return { value: await act(), failed: false }
@@ -399,7 +399,7 @@ describe('on an asynchronous limiter', () => {
     expect(action).not.toHaveBeenCalled()
   })
 
-  test('a failure of the store rejects, and the function does not run', async () => {
+  test('a store error rejects, and the function does not run', async () => {
     const store = asynchronous(memoryStore())
     const limiter = createLimiter(tokenBucket({ limit: 2, window: '1m' }), { store })
     store.failWith(new Error('the store is down'))
@@ -421,7 +421,7 @@ describe('on a combination', () => {
   })
 })
 
-describe('bad options', () => {
+describe('invalid options', () => {
   const { limiter } = setUp()
 
   test.each([
@@ -462,7 +462,7 @@ describe('bad options', () => {
     ['cost', -1, 'RangeError', 'SLUICE_INVALID_COST'],
     ['cost', Number.NaN, 'RangeError', 'SLUICE_INVALID_COST'],
     ['key', '', 'TypeError', 'SLUICE_INVALID_KEY'],
-  ])('%s: %o, which no call could be granted', (option, value, name, code) => {
+  ])('%s: %o, which can never be granted', (option, value, name, code) => {
     expect(thrownBy(() => limited(limiter, { [option]: value } as never))).toMatchObject({
       name,
       code,
@@ -472,7 +472,7 @@ describe('bad options', () => {
 
   test.each([
     ['a function', () => {}],
-    ['a text', 'ann'],
+    ['a string', 'ann'],
     ['null', null],
   ])('options that are %s', (_, options) => {
     expect(thrownBy(() => limited(limiter, options as never))).toMatchObject({
@@ -481,7 +481,7 @@ describe('bad options', () => {
     })
   })
 
-  test.each([undefined, 'send', { send() {} }])('limiting %o, which is no function', action => {
+  test.each([undefined, 'send', { send() {} }])('limited() on %o, which is not a function', action => {
     expect(thrownBy(() => limited(limiter)(action as never))).toMatchObject({
       name: 'TypeError',
       code: 'SLUICE_INVALID_OPTION',
@@ -490,15 +490,15 @@ describe('bad options', () => {
   })
 })
 
-describe('what a callback should not return', () => {
+describe('an invalid value returned by a callback', () => {
   const faults: readonly [fault: string, options: object, error: object][] = [
     ['an empty key', { key: () => '' }, { name: 'TypeError', code: 'SLUICE_INVALID_KEY', option: 'key' }],
-    ['a key that is no text', { key: () => 5 }, { name: 'TypeError', code: 'SLUICE_INVALID_KEY' }],
+    ['a key that is not a string', { key: () => 5 }, { name: 'TypeError', code: 'SLUICE_INVALID_KEY' }],
     ['no key', { key: () => undefined }, { name: 'TypeError', code: 'SLUICE_INVALID_KEY' }],
-    ['a cost of a half', { cost: () => 0.5 }, { name: 'RangeError', code: 'SLUICE_INVALID_COST' }],
+    ['a cost of 0.5', { cost: () => 0.5 }, { name: 'RangeError', code: 'SLUICE_INVALID_COST' }],
     ['a negative cost', { cost: () => -1 }, { name: 'RangeError', code: 'SLUICE_INVALID_COST' }],
     [
-      'a cost as text',
+      'a cost as a string',
       { cost: () => '1' },
       { name: 'TypeError', code: 'SLUICE_INVALID_COST', option: 'cost' },
     ],
@@ -512,18 +512,15 @@ describe('what a callback should not return', () => {
     expect(limiter.stats()).toMatchObject({ granted: 0, refused: 0, keys: 0 })
   })
 
-  test.each(faults)(
-    '%s rejects where the function is async, and charges nothing',
-    async (_, options, error) => {
-      const { limiter } = setUp()
-      const action = vi.fn()
-      expect(await rejectionOf(limited(limiter, options)(async () => action()))).toMatchObject(error)
-      expect(action).not.toHaveBeenCalled()
-      expect(limiter.stats()).toMatchObject({ granted: 0, refused: 0, keys: 0 })
-    },
-  )
+  test.each(faults)('%s rejects if the function is async, and charges nothing', async (_, options, error) => {
+    const { limiter } = setUp()
+    const action = vi.fn()
+    expect(await rejectionOf(limited(limiter, options)(async () => action()))).toMatchObject(error)
+    expect(action).not.toHaveBeenCalled()
+    expect(limiter.stats()).toMatchObject({ granted: 0, refused: 0, keys: 0 })
+  })
 
-  test('a signal that is none rejects, and charges nothing', async () => {
+  test('an invalid signal rejects, and charges nothing', async () => {
     const { limiter } = setUp()
     const action = vi.fn()
     expect(await rejectionOf(limited(limiter, { signal: () => ({}) as never })(action))).toMatchObject({
@@ -535,18 +532,21 @@ describe('what a callback should not return', () => {
     expect(limiter.stats()).toMatchObject({ granted: 0, keys: 0 })
   })
 
-  test.each(['key', 'cost', 'signal'])('what %s throws goes on, and nothing is charged', async option => {
-    const { limiter } = setUp()
-    const failure = new Error('no user')
-    const failing = () => {
-      throw failure
-    }
-    const action = vi.fn()
-    const call = limited(limiter, { maxWait: 0, [option]: failing })(action)
-    expect(await rejectionOf(call)).toBe(failure)
-    expect(action).not.toHaveBeenCalled()
-    expect(limiter.stats()).toMatchObject({ granted: 0, keys: 0 })
-  })
+  test.each(['key', 'cost', 'signal'])(
+    'an error thrown by %s reaches the caller, and nothing is charged',
+    async option => {
+      const { limiter } = setUp()
+      const failure = new Error('no user')
+      const failing = () => {
+        throw failure
+      }
+      const action = vi.fn()
+      const call = limited(limiter, { maxWait: 0, [option]: failing })(action)
+      expect(await rejectionOf(call)).toBe(failure)
+      expect(action).not.toHaveBeenCalled()
+      expect(limiter.stats()).toMatchObject({ granted: 0, keys: 0 })
+    },
+  )
 })
 
 describe('as a method decorator', () => {
@@ -581,7 +581,7 @@ describe('as a method decorator', () => {
     secret(): readonly string[]
   }
 
-  /** The class as tsc compiles it; vitest would leave its decorators as they are, and Node does not know them. */
+  /** The class compiled by tsc, because vitest does not compile decorators and Node does not support them. */
   function decorated() {
     const { clock, limiter, remaining } = setUp()
     const script = typescript.transpile(source, { target: typescript.ScriptTarget.ES2022 })
@@ -590,7 +590,7 @@ describe('as a method decorator', () => {
     return { clock, remaining, Mailer }
   }
 
-  test('limits a method, with its object and arguments', () => {
+  test('limits a method, and passes on its object and arguments', () => {
     const { Mailer } = decorated()
     const mailer = new Mailer()
     expect([mailer.send('ann', 'hello'), mailer.send('ann', 'bye')]).toEqual([1, 2])

@@ -65,22 +65,22 @@ describe('parseDuration', () => {
     'NaN',
     '١s',
   ]
-  test.each([...notDurations, ...norThese])('%j is none', text => {
+  test.each([...notDurations, ...norThese])('refuses %j', text => {
     expect(() => parseDuration(text)).toThrow(invalid('RangeError', 'duration'))
   })
 
-  test.each([-1, -0.001, -Infinity, Number.NaN])('%d ms are none', ms => {
+  test.each([-1, -0.001, -Infinity, Number.NaN])('refuses %d ms', ms => {
     expect(() => parseDuration(ms)).toThrow(invalid('RangeError', 'duration'))
   })
 
   test.each([undefined, null, true, 1n, [], ['1s'], {}, new Date(0), Symbol('1s'), () => 1])(
-    '%o is none',
+    'refuses %o',
     value => {
       expect(() => parseDuration(value as never)).toThrow(invalid('TypeError', 'duration'))
     },
   )
 
-  test('says which option, what is expected and what came', () => {
+  test('names the option, the expected and the received value', () => {
     expect(() => parseDuration('500', 'window')).toThrow(invalid('RangeError', 'window'))
     expect(() => parseDuration('500', 'window')).toThrow(
       "window: expected milliseconds or a number with a unit ('250ms', '30s', '1m', '12h', '1d'), got '500' (a string)",
@@ -88,7 +88,7 @@ describe('parseDuration', () => {
     expect(() => parseDuration(5n as never, 'window')).toThrow('got 5n (a bigint)')
   })
 
-  test('does not repeat a long text in its message', () => {
+  test('does not repeat a long string in its message', () => {
     expect(() => parseDuration('x'.repeat(10_000))).toThrow(
       expect.objectContaining({ message: expect.stringMatching(/^.{1,200}$/) }),
     )
@@ -130,11 +130,11 @@ describe('a span', () => {
     -1,
     '500',
     Number.NaN,
-  ])('is positive, finite and of whole microseconds: not %o', span => {
+  ])('must be positive, finite and a whole number of microseconds: not %o', span => {
     expect(() => spanToUs('window', span)).toThrow(invalid('RangeError', 'window'))
   })
 
-  test('of any whole number of microseconds is exact, given in milliseconds (beyond 2^50 a double cannot tell)', () => {
+  test('given in milliseconds is exact for every whole number of microseconds up to 2^50', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 2 ** 50 }), us => {
         expect(spanToUs('window', us / 1000)).toBe(us)
@@ -143,7 +143,7 @@ describe('a span', () => {
     )
   })
 
-  test('added to the present of 2049 stays within 2^53 microseconds', () => {
+  test('added to a time in 2049 stays below 2^53 microseconds', () => {
     expect(Date.UTC(2049, 11, 31) * 1000 + MAX_SPAN_US).toBeLessThan(Number.MAX_SAFE_INTEGER)
   })
 })
@@ -160,11 +160,11 @@ describe('a wait', () => {
     expect(waitToUs('maxWait', wait)).toBe(us)
   })
 
-  test.each([-1, 'soon', Number.NaN])('is not %o', wait => {
+  test.each([-1, 'soon', Number.NaN])('cannot be %o', wait => {
     expect(() => waitToUs('maxWait', wait)).toThrow(invalid('RangeError', 'maxWait'))
   })
 
-  test.each([null, undefined, 1n])('is no %o', wait => {
+  test.each([null, undefined, 1n])('cannot be %o', wait => {
     expect(() => waitToUs('maxWait', wait)).toThrow(invalid('TypeError', 'maxWait'))
   })
 })

@@ -25,7 +25,7 @@ function setUp() {
 }
 
 describe('sluice:decision', () => {
-  test('tells every ask, granted or refused, with the very decision', () => {
+  test('is published for every grant and refusal, with the decision that the caller gets', () => {
     const { limiter } = setUp()
     const decisions = heard('sluice:decision')
     const granted = limiter.tryAcquire('ann', { cost: 2 })
@@ -38,7 +38,7 @@ describe('sluice:decision', () => {
     expect(decisions[0]?.decision).toBe(granted)
   })
 
-  test('tells reservations', () => {
+  test('is published for reservations', () => {
     const { limiter } = setUp()
     const decisions = heard('sluice:decision')
     limiter.reserve('ann', { cost: 2 })
@@ -51,7 +51,7 @@ describe('sluice:decision', () => {
     ])
   })
 
-  test('tells an acquire when it has ended, and one that was refused', async () => {
+  test('is published when an acquire is granted or refused', async () => {
     const { clock, limiter } = setUp()
     limiter.drain('ann')
     const decisions = heard('sluice:decision')
@@ -66,14 +66,14 @@ describe('sluice:decision', () => {
     ])
   })
 
-  test('tells what an asynchronous store has decided', async () => {
+  test('is published after an asynchronous store has decided', async () => {
     const decisions = heard('sluice:decision')
     const limiter = createLimiter(bucket, { name: 'later', store: asynchronous(memoryStore()) })
     const decision = await limiter.tryAcquire('ann')
     expect(decisions).toEqual([{ limiter: 'later', key: 'ann', cost: 1, decision }])
   })
 
-  test('tells nothing of a peek or a drain', () => {
+  test('is not published for peek or drain', () => {
     const { limiter } = setUp()
     const decisions = heard('sluice:decision')
     limiter.peek('ann')
@@ -81,7 +81,7 @@ describe('sluice:decision', () => {
     expect(decisions).toEqual([])
   })
 
-  test('tells what each member of a combination has decided, and the combination', () => {
+  test('is published for a combination and for each of its members', () => {
     const { clock, limiter } = setUp()
     const decisions = heard('sluice:decision')
     const hourly = createLimiter(tokenBucket({ limit: 9, window: '1h' }), { name: 'hourly', clock })
@@ -95,7 +95,7 @@ describe('sluice:decision', () => {
 })
 
 describe('sluice:wait', () => {
-  test('tells who has to wait, and how long', async () => {
+  test('is published with the key and the wait of a waiter', async () => {
     const { clock, limiter } = setUp()
     const waits = heard('sluice:wait')
     await limiter.acquire('ann', { cost: 2 })
@@ -107,7 +107,7 @@ describe('sluice:wait', () => {
     expect(waits).toHaveLength(1)
   })
 
-  test('tells nothing of a refusal or a reservation', async () => {
+  test('is not published for a refusal or a reservation', async () => {
     const { limiter } = setUp()
     const waits = heard('sluice:wait')
     limiter.drain('ann')
@@ -118,7 +118,7 @@ describe('sluice:wait', () => {
 })
 
 describe('sluice:release', () => {
-  test('tells the permits that came back', () => {
+  test('is published with the permits given back', () => {
     const { limiter } = setUp()
     const releases = heard('sluice:release')
     limiter.tryAcquire('ann', { cost: 2 })
@@ -133,7 +133,7 @@ describe('sluice:release', () => {
     ])
   })
 
-  test('tells nothing when none came back', () => {
+  test('is not published if no permits come back', () => {
     const { limiter } = setUp()
     const releases = heard('sluice:release')
     limiter.release('ann', 1)
@@ -144,8 +144,8 @@ describe('sluice:release', () => {
   })
 })
 
-describe('the other verbs', () => {
-  test('sluice:drain tells how many permits went', () => {
+describe('the other methods', () => {
+  test('sluice:drain is published with the permits drained', () => {
     const { limiter } = setUp()
     const drains = heard('sluice:drain')
     limiter.drain('ann')
@@ -156,14 +156,14 @@ describe('the other verbs', () => {
     ])
   })
 
-  test('sluice:reset tells the key', () => {
+  test('sluice:reset is published with the key', () => {
     const { limiter } = setUp()
     const resets = heard('sluice:reset')
     limiter.reset('ann')
     expect(resets).toEqual([{ limiter: 'two', key: 'ann' }])
   })
 
-  test('sluice:update tells the algorithm and what it advertises', () => {
+  test('sluice:update is published with the algorithm and its policy', () => {
     const { limiter } = setUp()
     const updates = heard('sluice:update')
     const wider = tokenBucket({ limit: 5, window: '1m' })
@@ -175,7 +175,7 @@ describe('the other verbs', () => {
     ])
   })
 
-  test('an asynchronous store is heard of when it has answered, and not when it has failed', async () => {
+  test('are published after an asynchronous store has answered, and not after it has failed', async () => {
     const store = asynchronous(memoryStore())
     const limiter = createLimiter(bucket, { name: 'later', store })
     const [drains, resets, updates] = [heard('sluice:drain'), heard('sluice:reset'), heard('sluice:update')]
@@ -194,7 +194,7 @@ describe('the other verbs', () => {
 })
 
 describe('sluice:store-error', () => {
-  test('tells what a call to the store has failed with, once each', async () => {
+  test('is published once for each failed store call, with its error', async () => {
     const store = asynchronous(memoryStore())
     const limiter = createLimiter(bucket, { name: 'later', store })
     const errors = heard('sluice:store-error')
@@ -207,7 +207,7 @@ describe('sluice:store-error', () => {
 })
 
 describe('sluice:registry', () => {
-  test('tells what is added, replaced and removed', () => {
+  test('is published for limiters that are added, replaced and removed', () => {
     const changes = heard('sluice:registry')
     const registry = createRegistry({ algorithm: bucket })
     registry.get('search')
@@ -227,7 +227,7 @@ describe('sluice:registry', () => {
   })
 })
 
-describe('when nobody listens', () => {
+describe('without subscribers', () => {
   test('nothing is published', async () => {
     const publish = vi.spyOn(Object.getPrototypeOf(channel('sluice:decision')), 'publish')
     onTestFinished(() => publish.mockRestore())
@@ -253,7 +253,7 @@ describe('when nobody listens', () => {
     expect(publish).toHaveBeenCalledTimes(1)
   })
 
-  test('no figure of a decision is worked out', () => {
+  test('no figure of a decision is computed', () => {
     const { limiter } = setUp()
     const Figures = Object.getPrototypeOf(limiter.peek('ann')) as Decision
     const figures = (
@@ -271,7 +271,7 @@ describe('when nobody listens', () => {
   })
 })
 
-/** Runs a module to its own end and returns what it prints. */
+/** Runs a module until its process ends by itself, and returns its output. */
 function outputOf(code: string): Promise<string> {
   const cwd = join(import.meta.dirname, '..')
   return run('node', ['--import', 'tsx', '--input-type=module', '--eval', code], cwd)
@@ -303,7 +303,7 @@ describe('in a process of its own', () => {
     ['process.getBuiltinModule', 'delete process.getBuiltinModule'],
     ['node:diagnostics_channel', 'process.getBuiltinModule = () => undefined'],
     ['process', 'delete globalThis.process'],
-  ])('core works where %s is missing', async (_, removal) => {
+  ])('core works without %s', async (_, removal) => {
     const output = await outputOf(`
       import { subscribe } from 'node:diagnostics_channel'
       subscribe('sluice:decision', () => console.log('heard'))

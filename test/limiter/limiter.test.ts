@@ -51,7 +51,7 @@ describe('a limiter', () => {
     expect(limiter.peek('ann').balance).toBe(-1)
   })
 
-  test('that is unlimited grants everything at once', () => {
+  test('without a limit grants everything at once', () => {
     const limiter = createLimiter(unlimited())
     const booking = limiter.reserve('ann', { cost: Number.MAX_SAFE_INTEGER })
     expect(booking.toJSON()).toEqual({
@@ -67,7 +67,7 @@ describe('a limiter', () => {
     expect([booking.cancel(), booking.refund()]).toEqual([0, 0])
   })
 
-  test('of limit 0 refuses everything for ever (S50)', () => {
+  test('of limit 0 refuses everything forever (S50)', () => {
     const { clock, limiter } = setUp({ limit: 0, window: '1m' })
     for (let i = 0; i < 3; i++) {
       expect(limiter.tryAcquire('ann')).toMatchObject({
@@ -87,7 +87,7 @@ describe('a limiter', () => {
 })
 
 describe('tryAcquire', () => {
-  test('takes one permit unless told otherwise', () => {
+  test('takes one permit by default', () => {
     const { limiter } = setUp({ limit: 10, window: '1m' })
     expect(limiter.tryAcquire('ann').remaining).toBe(9)
     expect(limiter.tryAcquire('ann', {}).remaining).toBe(8)
@@ -95,7 +95,7 @@ describe('tryAcquire', () => {
     expect(limiter.tryAcquire('ann', { cost: 4 }).remaining).toBe(3)
   })
 
-  test('never waits, whatever the limiter would accept', () => {
+  test('never waits, whatever the maxWait of the limiter', () => {
     const { limiter } = setUp({ limit: 1, window: '1s' }, { maxWait: '1h' })
     limiter.tryAcquire('ann')
     expect(limiter.tryAcquire('ann')).toMatchObject({ allowed: false, waitMs: 1000, retryAfterMs: 1000 })
@@ -128,7 +128,7 @@ describe('tryAcquire', () => {
     expect(limiter.tryAcquire('k', { cost: 2 }).allowed).toBe(true)
   })
 
-  test('refuses for ever what is more than a rested key may take', () => {
+  test('refuses forever a cost above what a full key has', () => {
     const { clock, limiter } = setUp({ limit: 5, window: '1s' })
     const refused = { allowed: false, waitMs: Infinity, retryAfterMs: Infinity, remaining: 5 }
     expect(limiter.tryAcquire('k', { cost: 6 })).toMatchObject(refused)
@@ -140,7 +140,7 @@ describe('tryAcquire', () => {
 })
 
 describe('reserve', () => {
-  test('books ahead without end by default, each behind the last', () => {
+  test('books ahead without limit by default, each behind the last', () => {
     const { limiter } = setUp({ limit: 10, window: '1s', burst: 2 })
     const waits = Array.from({ length: 6 }, () => limiter.reserve('k').waitMs)
     expect(waits).toEqual([0, 0, 100, 200, 300, 400])
@@ -155,14 +155,14 @@ describe('reserve', () => {
     expect(limiter.reserve('long').waitMs).toBe(9_999_900)
   })
 
-  test('holds to the maxWait of the limiter', () => {
+  test('uses the maxWait of the limiter', () => {
     const { limiter } = setUp({ limit: 10, window: '1s', burst: 1 }, { maxWait: '200ms' })
     expect([1, 2, 3].map(() => limiter.reserve('k').waitMs)).toEqual([0, 100, 200])
     expect(limiter.reserve('k')).toMatchObject({ allowed: false, waitMs: 300, retryAfterMs: 100 })
     expect(limiter.reserve('k', {})).toMatchObject({ allowed: false, waitMs: 300, retryAfterMs: 100 })
   })
 
-  test('holds to the maxWait of the call rather than that of the limiter', () => {
+  test('prefers the maxWait of the call to that of the limiter', () => {
     const { limiter } = setUp({ limit: 10, window: '1s', burst: 1 }, { maxWait: 100 })
     limiter.reserve('k')
     expect(limiter.reserve('k', { maxWait: 0 })).toMatchObject({
@@ -185,7 +185,7 @@ describe('reserve', () => {
     expect(limiter.reserve('k', { maxWait: Infinity })).toMatchObject({ allowed: true, waitMs: 200 })
   })
 
-  test('refused books nothing, and is granted when its retryAfterMs has passed, not before', () => {
+  test('books nothing if refused, and is granted after retryAfterMs and not before', () => {
     const { clock, limiter } = setUp({ limit: 7, window: '1s', burst: 3 }, { maxWait: '150ms' })
     limiter.tryAcquire('k', { cost: 3 })
     const ask = { cost: 2 }
@@ -200,7 +200,7 @@ describe('reserve', () => {
     expect(limiter.reserve('k', ask)).toMatchObject({ allowed: true, waitMs: 150 })
   })
 
-  test('wants rejection rather than a queue: nothing stays booked (S26, SGrondin/bottleneck#169)', () => {
+  test('with maxWait 0 is refused instead of queued, and nothing stays booked (S26, SGrondin/bottleneck#169)', () => {
     const { limiter } = setUp({ limit: 1, window: '800ms' })
     limiter.tryAcquire('k')
     for (const maxWait of [0, 500]) {
@@ -209,7 +209,7 @@ describe('reserve', () => {
     }
   })
 
-  test('refuses what can never pass, however patient', () => {
+  test('refuses a cost that can never be granted, whatever the maxWait', () => {
     const { limiter } = setUp({ limit: 5, window: '1s' })
     const refused = limiter.reserve('k', { cost: 6, maxWait: Infinity })
     expect(refused).toMatchObject({ allowed: false, waitMs: Infinity, retryAfterMs: Infinity })
@@ -217,7 +217,7 @@ describe('reserve', () => {
     expect(limiter.peek('k').remaining).toBe(5)
   })
 
-  test('of a refusal or of nothing has nothing to give back', () => {
+  test('gives nothing back if it was refused or its cost is 0', () => {
     const { limiter } = setUp({ limit: 2, window: '2s' }, { maxWait: 0 })
     const free = limiter.reserve('k', { cost: 0 })
     limiter.reserve('k', { cost: 2 })
@@ -323,7 +323,7 @@ describe('cancel', () => {
     }
   })
 
-  test('works until its instant, to the microsecond', () => {
+  test('gives permits back until the time of the grant, to the microsecond', () => {
     for (const [after, given] of [
       [99.999, 1],
       [100, 1],
@@ -337,7 +337,7 @@ describe('cancel', () => {
     }
   })
 
-  test('moves nobody else: what was booked behind keeps its instant, who comes next is not earlier', () => {
+  test('moves no other booking: bookings behind it keep their time, and the next one is not earlier', () => {
     const { limiter } = setUp({ limit: 10, window: '1s', burst: 1 })
     limiter.reserve('k')
     const first = limiter.reserve('k')
@@ -346,7 +346,7 @@ describe('cancel', () => {
     expect(limiter.reserve('k').waitMs).toBe(300)
   })
 
-  test('of an older one works once those behind it are cancelled', () => {
+  test('of an older booking works after the bookings behind it are cancelled', () => {
     const { limiter } = setUp({ limit: 10, window: '1s', burst: 1 })
     limiter.reserve('k')
     const first = limiter.reserve('k')
@@ -357,7 +357,7 @@ describe('cancel', () => {
     expect(limiter.peek('k').balance).toBe(0)
   })
 
-  test('gives nothing after a reset', () => {
+  test('gives nothing back after a reset', () => {
     const { limiter } = setUp({ limit: 2, window: '2s' })
     limiter.reserve('k', { cost: 2 })
     const booking = limiter.reserve('k')
@@ -367,7 +367,7 @@ describe('cancel', () => {
     expect(limiter.peek('k').remaining).toBe(2)
   })
 
-  test('after a reset frees nothing that others have booked since', () => {
+  test('after a reset frees no permits booked since by others', () => {
     const { limiter } = setUp({ limit: 2, window: '2s' })
     limiter.reserve('k', { cost: 2 })
     const lost = limiter.reserve('k', { cost: 2 })
@@ -379,7 +379,7 @@ describe('cancel', () => {
     expect(theirs.cancel()).toBe(2)
   })
 
-  test('frees nothing of a key that was forgotten and met again', () => {
+  test('frees nothing of a key that was forgotten and used again', () => {
     const clock = manualClock()
     const store = memoryStore({ maxKeys: 1 })
     const limiter = createLimiter(tokenBucket({ limit: 2, window: '1h' }), { clock, store })
@@ -390,7 +390,7 @@ describe('cancel', () => {
     expect(limiter.peek('k').remaining).toBe(0)
   })
 
-  test('never frees more than was taken, whatever is booked and cancelled (law)', () => {
+  test('never frees more than was taken, for any bookings and cancellations', () => {
     const act = fc.oneof(
       fc.record({ book: fc.integer({ min: 1, max: 4 }) }),
       fc.record({ giveBack: fc.nat(30), how: fc.constantFrom('cancel' as const, 'refund' as const) }),
@@ -424,14 +424,14 @@ describe('cancel', () => {
 })
 
 describe('refund', () => {
-  test('gives everything back at the same instant', () => {
+  test('gives everything back at the time of the grant', () => {
     const { limiter } = setUp({ limit: 10, window: '1s' })
     const booking = limiter.reserve('k', { cost: 4 })
     expect(booking.refund()).toBe(4)
     expect(limiter.peek('k').toJSON()).toEqual(limiter.peek('never seen').toJSON())
   })
 
-  test('gives back the part that has not refilled by itself', () => {
+  test('gives back the part that has not refilled yet', () => {
     const { clock, limiter } = setUp({ limit: 10, window: '1s' })
     const booking = limiter.reserve('k', { cost: 4 })
     clock.advance(200)
@@ -448,7 +448,7 @@ describe('refund', () => {
     expect(limiter.peek('k').balance).toBe(10)
   })
 
-  test('gives nothing once all has refilled, also when others have asked since', () => {
+  test('gives nothing back after everything has refilled, even if others have taken permits since', () => {
     const { clock, limiter } = setUp({ limit: 10, window: '1s' })
     const booking = limiter.reserve('k', { cost: 4 })
     clock.advance(400)
@@ -465,7 +465,7 @@ describe('refund', () => {
     expect(limiter.peek('k').balance).toBe(5)
   })
 
-  test('gives nothing after a cancel that gave', () => {
+  test('gives nothing back after a successful cancel', () => {
     const { limiter } = setUp({ limit: 10, window: '1s' })
     limiter.tryAcquire('k', { cost: 10 })
     const booking = limiter.reserve('k', { cost: 3 })
@@ -473,7 +473,7 @@ describe('refund', () => {
     expect(limiter.peek('k').balance).toBe(0)
   })
 
-  test('gives after a cancel that came too late', () => {
+  test('gives permits back after a cancel that came too late', () => {
     const { clock, limiter } = setUp({ limit: 10, window: '1s' })
     limiter.tryAcquire('k', { cost: 10 })
     const booking = limiter.reserve('k', { cost: 3 })
@@ -483,7 +483,7 @@ describe('refund', () => {
     expect(limiter.peek('k').balance).toBeCloseTo(3.01, 9)
   })
 
-  test('before its instant is a cancel', () => {
+  test('before the time of the grant works like cancel', () => {
     const { clock, limiter } = setUp({ limit: 10, window: '1s' })
     limiter.tryAcquire('k', { cost: 10 })
     const booking = limiter.reserve('k', { cost: 3 })
@@ -493,7 +493,7 @@ describe('refund', () => {
     expect(limiter.peek('k').balance).toBe(-1)
   })
 
-  test('of two leaves each its own', () => {
+  test('of two bookings gives each its own permits back', () => {
     const { limiter } = setUp({ limit: 10, window: '1s' })
     const mine = limiter.reserve('k', { cost: 4 })
     const theirs = limiter.reserve('k', { cost: 4 })
@@ -505,7 +505,7 @@ describe('refund', () => {
 })
 
 describe('cost 0', () => {
-  test('is granted always, and is not seen', () => {
+  test('is always granted, and changes nothing', () => {
     const { clock, limiter } = setUp({ limit: 3, window: '3s' })
     limiter.tryAcquire('k', { cost: 3 })
     limiter.reserve('k')
@@ -539,7 +539,7 @@ describe('peek', () => {
     expect(limiter.peek('k', { cost: 6 })).toMatchObject({ allowed: false, waitMs: Infinity })
   })
 
-  test('has the figures of now', () => {
+  test('has the current figures', () => {
     const { clock, limiter } = setUp({ limit: 4, window: '2s' })
     limiter.tryAcquire('k', { cost: 3 })
     clock.advance(200)
@@ -564,7 +564,7 @@ describe('peek', () => {
     expect(limiter.peek('k')).toMatchObject({ remaining: 4, refillAfterMs: 0, resetAfterMs: 0, balance: 4 })
   })
 
-  test('says what tryAcquire then does, and what remains then passes', () => {
+  test('returns the decision of tryAcquire, and the remaining permits can be taken', () => {
     const ask = fc.record({
       cost: fc.integer({ min: 0, max: 7 }),
       afterUs: fc.integer({ min: 0, max: 700_000 }),
@@ -586,7 +586,7 @@ describe('peek', () => {
 })
 
 describe('reset', () => {
-  test('makes a key as if never seen (S53)', () => {
+  test('makes a key like a new one (S53)', () => {
     const { limiter } = setUp({ limit: 3, window: '1h' })
     limiter.tryAcquire('k', { cost: 3 })
     limiter.reserve('k', { cost: 3 })
@@ -595,7 +595,7 @@ describe('reset', () => {
     expect([1, 2, 3, 4].map(() => limiter.tryAcquire('k').allowed)).toEqual([true, true, true, false])
   })
 
-  test('of a key never seen does nothing', () => {
+  test('of an unknown key does nothing', () => {
     const { limiter } = setUp({ limit: 3, window: '1h' })
     limiter.reset('k')
     expect(limiter.peek('k').remaining).toBe(3)
@@ -614,7 +614,7 @@ describe('a decision', () => {
     balance: 1,
   }
 
-  test('is plain figures to JSON, to console.log and to toJSON', () => {
+  test('shows plain figures in JSON, console.log and toJSON', () => {
     const { limiter } = setUp({ limit: 4, window: '2s' })
     for (const decision of [limiter.tryAcquire('a', { cost: 3 }), limiter.reserve('b', { cost: 3 })]) {
       expect(decision.toJSON()).toEqual(grant)
@@ -623,7 +623,7 @@ describe('a decision', () => {
     }
   })
 
-  test('of the past does not change', () => {
+  test('does not change later', () => {
     const { clock, limiter } = setUp({ limit: 4, window: '2s' })
     const decision = limiter.tryAcquire('k', { cost: 3 })
     limiter.tryAcquire('k')
@@ -633,7 +633,7 @@ describe('a decision', () => {
     expect(decision.toJSON()).toEqual(grant)
   })
 
-  test('has durations and no point in time: the same at any time', () => {
+  test('has durations and no points in time', () => {
     const answersAt = (startMs: number) => {
       const clock = manualClock({ startMs })
       const limiter = createLimiter(tokenBucket({ limit: 3, window: '1s' }), { clock })
@@ -642,7 +642,7 @@ describe('a decision', () => {
     expect(answersAt(0)).toEqual(answersAt(Date.UTC(2049, 0, 1)))
   })
 
-  test('comes at once: no verb returns a promise', () => {
+  test('is synchronous: no method returns a promise', () => {
     const { limiter } = setUp({ limit: 4, window: '2s' })
     const booking = limiter.reserve('k')
     const answers: unknown[] = [
@@ -686,7 +686,7 @@ describe('time', () => {
     expect(Math.abs(systemClock.nowUs() / 1000 - Date.now())).toBeLessThan(DAY_MS)
   })
 
-  test('that goes back earns nothing and locks nobody out for longer than that', () => {
+  test('that goes back grants nothing extra, and delays callers by no more than the jump', () => {
     const { clock, limiter } = setUp({ limit: 4, window: '2s' })
     limiter.tryAcquire('k', { cost: 4 })
     clock.set(clock.nowMs - 10_000)
@@ -728,7 +728,7 @@ describe('any rate is exact', () => {
   ] as const
 
   test.each(rates)(
-    '$limit per $window: a spent key gets each permit at its very microsecond',
+    '$limit per $window: a used-up key gets each permit at the exact microsecond',
     ({ limit, window }) => {
       const { clock, limiter } = setUp({ limit, window })
       const startMs = clock.nowMs
@@ -761,7 +761,7 @@ describe('any rate is exact', () => {
     },
   )
 
-  test('a client that paces itself is never refused and gains nothing', () => {
+  test('a client at exactly the rate is never refused and gains nothing', () => {
     const { clock, limiter } = setUp({ limit: 300_000, window: '1s' })
     limiter.tryAcquire('k', { cost: 300_000 })
     // Three permits every ten microseconds.
@@ -772,7 +772,7 @@ describe('any rate is exact', () => {
     expect(limiter.peek('k').balance).toBe(0)
   })
 
-  test('every rate, against whole-number arithmetic', () => {
+  test('every rate decides like whole-number arithmetic', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 1_000_000 }),

@@ -7,13 +7,13 @@ const invalid = (name: 'RangeError' | 'TypeError', option: string) =>
   expect.objectContaining({ name, code: 'SLUICE_INVALID_OPTION', option })
 
 describe('a manual clock', () => {
-  test('starts in 2025 unless told otherwise', () => {
+  test('starts in 2025 by default', () => {
     expect(manualClock().nowMs).toBe(Date.UTC(2025, 0, 1))
     expect(manualClock({ startMs: 5 }).nowMs).toBe(5)
     expect(manualClock({ startMs: 0 }).nowUs()).toBe(0)
   })
 
-  test('stands still until it is moved', () => {
+  test('keeps its time until it is moved', () => {
     const clock = manualClock({ startMs: 1000 })
     for (let i = 0; i < 100; i++) expect(clock.nowUs()).toBe(1_000_000)
   })
@@ -31,7 +31,7 @@ describe('a manual clock', () => {
     expect(clock.nowUs()).toBe(1_501_001)
   })
 
-  test('is set to any time, earlier or later', () => {
+  test('can be set to any time, earlier or later', () => {
     const clock = manualClock()
     clock.set(2500.5)
     expect(clock.nowUs()).toBe(2_500_500)
@@ -74,7 +74,7 @@ describe('a manual clock', () => {
   })
 })
 
-describe('what is not a time', () => {
+describe('an invalid time', () => {
   test.each([-1, Number.NaN, Infinity, Number.MAX_SAFE_INTEGER])('%d is refused and moves nothing', ms => {
     expect(() => manualClock({ startMs: ms })).toThrow(invalid('RangeError', 'startMs'))
     const clock = manualClock({ startMs: 7 })
@@ -101,7 +101,7 @@ describe('what is not a time', () => {
     expect(clock.nowMs).toBe(7)
   })
 
-  test('an unknown option is refused and the nearest named', () => {
+  test('an unknown option is an error that suggests the nearest one', () => {
     expect(() => manualClock({ start: 5 } as never)).toThrow(
       expect.objectContaining({
         name: 'TypeError',

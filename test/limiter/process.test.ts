@@ -9,7 +9,7 @@ const LIMITER = `
   limiter.tryAcquire('key')
 `
 
-/** Runs a module to its own end and returns what it prints. */
+/** Runs a module until its process ends by itself, and returns its output. */
 function outputOf(code: string): Promise<string> {
   return run('node', ['--import', 'tsx', '--input-type=module', '--eval', LIMITER + code], join(ROOT, 'test'))
 }
@@ -19,21 +19,21 @@ describe('a process', () => {
     expect(await outputOf(`console.log(limiter.peek('key').remaining)`)).toBe('0\n')
   })
 
-  test('lives until an awaited acquire settles', async () => {
+  test('stays alive until an awaited acquire settles', async () => {
     const output = await outputOf(`
       const { waitMs } = await limiter.acquire('key')
       console.log(waitMs > 0 && limiter.peek('key').remaining === 0 ? 'waited' : waitMs)`)
     expect(output).toBe('waited\n')
   })
 
-  test('does not live for a wait that has opted out', async () => {
+  test('does not stay alive for a wait that opted out', async () => {
     const output = await outputOf(`
       limiter.acquire('key', { unref: true }).then(() => console.log('waited'))
       process.on('exit', () => console.log('ended'))`)
     expect(output).toBe('ended\n')
   })
 
-  test('does not live for a wait that was aborted', async () => {
+  test('does not stay alive for an aborted wait', async () => {
     const output = await outputOf(`
       const abort = new AbortController()
       limiter.acquire('key', { signal: abort.signal }).catch(reason => console.log(reason))

@@ -59,7 +59,7 @@ describe('stats', () => {
 })
 
 describe('granted and refused', () => {
-  test('count asks, not permits', () => {
+  test('count calls, not permits', () => {
     const { limiter } = setUp()
     limiter.tryAcquire('ann', { cost: 2 })
     limiter.tryAcquire('ann')
@@ -67,7 +67,7 @@ describe('granted and refused', () => {
     expect(limiter.stats()).toMatchObject({ granted: 1, refused: 2 })
   })
 
-  test('count reservations, also those given back', () => {
+  test('count reservations, also cancelled and refunded ones', () => {
     const { limiter } = setUp()
     limiter.drain('ann')
     limiter.reserve('ann').cancel()
@@ -88,7 +88,7 @@ describe('granted and refused', () => {
     expect(limiter.stats()).toMatchObject({ granted: 1, refused: 1 })
   })
 
-  test('do not count what asks for nothing', () => {
+  test('do not count calls of cost 0', () => {
     const { limiter } = setUp()
     limiter.peek('ann')
     limiter.peek('ann', { cost: 3 })
@@ -99,7 +99,7 @@ describe('granted and refused', () => {
     expect(limiter.stats()).toMatchObject({ granted: 0, refused: 0 })
   })
 
-  test('do not count an ask that is none', () => {
+  test('do not count invalid input', () => {
     const { limiter } = setUp()
     expect(() => limiter.tryAcquire('')).toThrow(TypeError)
     expect(() => limiter.tryAcquire('ann', { cost: -1 })).toThrow(RangeError)
@@ -126,7 +126,7 @@ describe('granted and refused', () => {
 })
 
 describe('waited and waiting', () => {
-  test('count those of acquire that wait, and those that have', async () => {
+  test('count the acquire calls that wait now, and those that have waited', async () => {
     const { clock, limiter } = setUp()
     await limiter.acquire('ann', { cost: 2 })
     expect(limiter.stats()).toMatchObject({ waited: 0, waiting: 0 })
@@ -148,7 +148,7 @@ describe('waited and waiting', () => {
     expect(limiter.stats()).toMatchObject({ granted: 1, waited: 0, waiting: 0 })
   })
 
-  test('count those who wait where nothing can be booked', async () => {
+  test('count waiters on an algorithm that cannot book', async () => {
     const clock = manualClock()
     const limiter = createLimiter(slidingWindow({ limit: 1, window: '1m' }), { clock })
     limiter.tryAcquire('ann')
@@ -159,7 +159,7 @@ describe('waited and waiting', () => {
     expect(limiter.stats()).toMatchObject({ granted: 2, refused: 0, waited: 1, waiting: 0 })
   })
 
-  test('count nobody after close()', async () => {
+  test('count no waiters after close()', async () => {
     const { limiter } = setUp()
     limiter.drain('ann')
     const wait = limiter.acquire('ann')
@@ -170,7 +170,7 @@ describe('waited and waiting', () => {
 })
 
 describe('keys and forgotten', () => {
-  test('keys are those held now', () => {
+  test('keys counts the keys stored now', () => {
     const { limiter } = setUp()
     limiter.tryAcquire('ann')
     limiter.tryAcquire('bob')
@@ -180,7 +180,7 @@ describe('keys and forgotten', () => {
     expect(limiter.stats().keys).toBe(1)
   })
 
-  test('keys are those of this limiter, also where a store is shared', () => {
+  test('keys counts the keys of this limiter only, on a shared store too', () => {
     const store = memoryStore()
     const [{ limiter }, { limiter: other }] = [setUp(store), setUp(store)]
     limiter.tryAcquire('ann')
@@ -189,7 +189,7 @@ describe('keys and forgotten', () => {
     expect([limiter.stats().keys, other.stats().keys, store.size]).toEqual([1, 2, 3])
   })
 
-  test('forgotten are those that made room before they had rested', () => {
+  test('forgotten counts the keys that were evicted before they were full again', () => {
     const { clock, limiter } = setUp(memoryStore({ maxKeys: 2 }))
     limiter.tryAcquire('ann')
     limiter.tryAcquire('bob')
@@ -201,28 +201,28 @@ describe('keys and forgotten', () => {
     expect(limiter.stats()).toMatchObject({ keys: 2, forgotten: 1 })
   })
 
-  test('forgotten are also those that were being refused', () => {
+  test('forgotten counts evicted keys that were being refused', () => {
     const { limiter } = setUp(memoryStore({ maxKeys: 1 }))
     limiter.tryAcquire('ann', { cost: 2 })
     limiter.tryAcquire('bob', { cost: 2 })
     expect(limiter.stats().forgotten).toBe(1)
   })
 
-  test('a key that was reset is not forgotten', () => {
+  test('forgotten does not count a key that was reset', () => {
     const { limiter } = setUp()
     limiter.tryAcquire('ann')
     limiter.reset('ann')
     expect(limiter.stats().forgotten).toBe(0)
   })
 
-  test('are undefined where the store does not count them', () => {
+  test('are undefined if the store does not count them', () => {
     const limiter = createLimiter(bucket, { store: asynchronous(memoryStore()) })
     expect(limiter.stats()).toMatchObject({ keys: undefined, forgotten: undefined })
   })
 })
 
 describe('storeErrors', () => {
-  test('count every call to the store that has failed', async () => {
+  test('count every failed call to the store', async () => {
     const limiter = down()
     const calls = [
       () => limiter.tryAcquire('ann'),
@@ -250,7 +250,7 @@ describe('storeErrors', () => {
     expect(limiter.stats().storeErrors).toBe(1)
   })
 
-  test('do not count an ask that is none', () => {
+  test('do not count invalid input', () => {
     const { limiter } = setUp()
     expect(() => limiter.tryAcquire('')).toThrow(TypeError)
     expect(limiter.stats().storeErrors).toBe(0)
@@ -266,7 +266,7 @@ describe('of several limiters at once', () => {
     return { clock, one, two, asks, figuresOf }
   }
 
-  test('a grant is counted by all, a refusal by those who refused', () => {
+  test('count a grant for every limiter, and a refusal for the limiters that refused', () => {
     const { asks, figuresOf } = setUpTwo()
     tryAcquireAll(asks)
     tryAcquireAll(asks)
@@ -276,7 +276,7 @@ describe('of several limiters at once', () => {
     ])
   })
 
-  test('a combination counts for itself as well', () => {
+  test('a combination has its own counts too', () => {
     const { one, two, figuresOf } = setUpTwo()
     const both = combine(one, two)
     both.tryAcquire('ann')
@@ -288,7 +288,7 @@ describe('of several limiters at once', () => {
     ])
   })
 
-  test('a combination counts who waits for it', async () => {
+  test('a combination counts its waiters', async () => {
     const { clock, one, two } = setUpTwo()
     const both = combine(one, two)
     both.tryAcquire('ann')
@@ -299,7 +299,7 @@ describe('of several limiters at once', () => {
     expect(both.stats()).toMatchObject({ granted: 2, refused: 0, waited: 1, waiting: 0 })
   })
 
-  test('a refusal of acquire is counted by those who refused', async () => {
+  test('count a refusal of acquire for the limiters that refused', async () => {
     const { one, two, asks, figuresOf } = setUpTwo()
     await acquireAll(asks)
     await expect(acquireAll(asks, { maxWait: 0 })).rejects.toMatchObject({ code: 'SLUICE_RATE_LIMITED' })
@@ -313,7 +313,7 @@ describe('of several limiters at once', () => {
     expect(figuresOf()).toMatchObject([{ refused: 2 }, { refused: 0 }])
   })
 
-  test('who waits is counted by the limiters waited for', async () => {
+  test('count a waiter for each limiter that it waits for', async () => {
     const { clock, asks, figuresOf } = setUpTwo()
     await acquireAll(asks)
     const wait = acquireAll(asks)
@@ -326,7 +326,7 @@ describe('of several limiters at once', () => {
     ])
   })
 
-  test('a store that fails is counted by its limiter', async () => {
+  test('count a store error for the limiter of that store', async () => {
     const [broken, sound] = [down('broken'), createLimiter(bucket, { store: asynchronous(memoryStore()) })]
     const asks = [broken, sound].map(limiter => ({ limiter, key: 'ann' }))
     await expect(tryAcquireAll(asks)).rejects.toMatchObject({ code: 'SLUICE_STORE_ERROR' })
@@ -345,7 +345,7 @@ describe('console.log of a limiter', () => {
     expect(inspect(limiter)).toContain('refused: 1')
   })
 
-  test('shows no keys, also while calls wait', () => {
+  test('shows no keys, even while callers wait', () => {
     const { limiter } = setUp()
     const both = combine(limiter, setUp().limiter)
     const abort = new AbortController()

@@ -5,7 +5,7 @@ import { run } from '../support/process.js'
 
 const TEST = join(import.meta.dirname, '..')
 
-/** Where modules that have to be files lie, so that they find the packages of the tests. */
+/** The folder for temporary modules, from where they can import the packages of the tests. */
 let files: string
 beforeAll(async () => {
   files = await mkdtemp(join(TEST, 'node_modules/.warnings-'))
@@ -21,7 +21,7 @@ const LIMITERS = `
   const clock = manualClock()
 `
 
-/** Runs a module in a process of its own, and returns the codes of the warnings that Sluice gives in it. */
+/** Runs a module in its own process, and returns the codes of its Sluice warnings. */
 async function warningsOf(code: string): Promise<string[]> {
   const output = await run(
     'node',
@@ -31,7 +31,7 @@ async function warningsOf(code: string): Promise<string[]> {
   return output.split('\n').slice(0, -1)
 }
 
-test('a warning is a process warning, with a text that says what to do', async () => {
+test('a warning is a process warning whose message says what to do', async () => {
   const output = await run(
     'node',
     [
@@ -54,7 +54,7 @@ describe('SLUICE_FORGOT_KEY', () => {
     for (const key of ['ann', 'bob', 'cem']) limiter.tryAcquire(key)
   `
 
-  test('is given once when keys are forgotten before they have rested', async () => {
+  test('is given once when keys are forgotten before they are full again', async () => {
     const warnings = await warningsOf(`${FULL}
       for (const key of ['dan', 'eve', 'fay']) limiter.tryAcquire(key)
       const another = createLimiter(bucket, { clock, store: memoryStore({ maxKeys: 1 }) })
@@ -62,17 +62,17 @@ describe('SLUICE_FORGOT_KEY', () => {
     expect(warnings).toEqual(['SLUICE_FORGOT_KEY'])
   })
 
-  test('is not given as long as there is room', async () => {
+  test('is not given while the store has room', async () => {
     expect(await warningsOf(`${FULL} limiter.peek('dan'); limiter.tryAcquire('ann')`)).toEqual([])
   })
 
-  test('is not given for keys that have rested', async () => {
+  test('is not given for keys that are full again', async () => {
     expect(await warningsOf(`${FULL} clock.advance('1m'); limiter.tryAcquire('dan')`)).toEqual([])
   })
 })
 
 describe('SLUICE_MEMORY_IN_CLUSTER', () => {
-  /** Runs a module in one worker of a cluster, and returns the warnings of Sluice that it gives there. */
+  /** Runs a module in one worker of a cluster, and returns the codes of its Sluice warnings. */
   async function warningsInWorker(name: string, code: string): Promise<string[]> {
     const file = join(files, `${name}.mjs`)
     const module = LIMITERS.replace('./support', join(TEST, 'support'))
@@ -100,7 +100,7 @@ describe('SLUICE_MEMORY_IN_CLUSTER', () => {
     expect(warnings).toEqual(['SLUICE_MEMORY_IN_CLUSTER'])
   })
 
-  test('is not given for limiters on a store that is shared', async () => {
+  test('is not given for limiters on a shared store', async () => {
     const warnings = await warningsInWorker(
       'shared',
       `createLimiter(bucket, { store: asynchronous({ async: false, open: () => ({}) }) })`,
@@ -108,7 +108,7 @@ describe('SLUICE_MEMORY_IN_CLUSTER', () => {
     expect(warnings).toEqual([])
   })
 
-  test('is not given for a registry on a store that is shared', async () => {
+  test('is not given for a registry on a shared store', async () => {
     const warnings = await warningsInWorker(
       'registry',
       `createRegistry({ store: asynchronous({ async: false, open: () => ({}) }) }).get('search', bucket)`,
@@ -121,7 +121,7 @@ describe('SLUICE_MADE_PER_REQUEST, for a limiter function', () => {
   const ASK = `
     import fastify from 'fastify'
     import { rateLimit } from '@sluice/fastify'
-    /** So many requests to an app that chooses among so many limiters in turn. */
+    /** Sends requests to an app that uses a number of limiters in turn. */
     async function ask(requests, choices, answer = limiter => limiter) {
       const limiters = Array.from({ length: choices }, () => createLimiter(bucket))
       let asked = 0
@@ -139,7 +139,7 @@ describe('SLUICE_MADE_PER_REQUEST, for a limiter function', () => {
     ])
   })
 
-  test('is given where the limiter is promised', async () => {
+  test('is given if the function returns promises', async () => {
     const warnings = await warningsOf(`${ASK} await ask(1001, 1001, async limiter => limiter)`)
     expect(warnings).toEqual(['SLUICE_MADE_PER_REQUEST'])
   })
@@ -177,7 +177,7 @@ describe('SLUICE_MADE_PER_REQUEST, for middleware', () => {
     expect(warnings).toEqual(['SLUICE_MADE_PER_REQUEST'])
   })
 
-  test('is given also when the request had to wait first', async () => {
+  test('is given even if the request had to wait first', async () => {
     const warnings = await warningsOf(`${EXPRESS}
       const app = express()
       app.use(async (req, res, next) => {
@@ -188,7 +188,7 @@ describe('SLUICE_MADE_PER_REQUEST, for middleware', () => {
     expect(warnings).toEqual(['SLUICE_MADE_PER_REQUEST'])
   })
 
-  test('is not given for middleware that was made before', async () => {
+  test('is not given for middleware created before the requests', async () => {
     const warnings = await warningsOf(`${EXPRESS}
       const app = express()
       for (let mounted = 0; mounted < 20; mounted++) app.use(rateLimit(door))
@@ -196,7 +196,7 @@ describe('SLUICE_MADE_PER_REQUEST, for middleware', () => {
     expect(warnings).toEqual([])
   })
 
-  /** So many apps, each made and asked at once, without a turn of the event loop in between. */
+  /** Creates apps and calls each at once, without a turn of the event loop in between. */
   const askAtOnce = (apps: number) => `
     import fastify from 'fastify'
     import { rateLimit } from '@sluice/fastify'
@@ -208,11 +208,11 @@ describe('SLUICE_MADE_PER_REQUEST, for middleware', () => {
       await app.close()
     }`
 
-  test('is not given for an app that is made and asked at once', async () => {
+  test('is not given for an app that is called right after its creation', async () => {
     expect(await warningsOf(askAtOnce(1))).toEqual([])
   })
 
-  test('is not given for many apps that are each made and asked at once, as tests do', async () => {
+  test('is not given for many apps that are each called right after their creation, as in tests', async () => {
     expect(await warningsOf(askAtOnce(20))).toEqual([])
   })
 })

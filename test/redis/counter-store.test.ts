@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { subscribe } from 'node:diagnostics_channel'
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { createLimiter, fixedWindow } from '@sluice/core'
 import { counterStore } from '@sluice/core/store'
 import { storeContract } from '@sluice/core/testing'
@@ -98,7 +98,13 @@ describe('counterStore over rate-limit-redis', () => {
     app.get('/ok', (_, response) => void response.send('ok'))
     app.get('/failed', (_, response) => void response.status(500).end())
     const statusOf = async (path: string) => (await request(app).get(path)).status
-    const refunded = new Promise(resolve => subscribe('sluice:release', resolve))
+    const refunded = new Promise<void>(resolve => {
+      const listener = () => {
+        unsubscribe('sluice:release', listener)
+        resolve()
+      }
+      subscribe('sluice:release', listener)
+    })
     expect(await statusOf('/failed')).toBe(500)
     await refunded
     expect(await it.redis.get('http:http:ann')).toBe('0')

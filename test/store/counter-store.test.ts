@@ -21,7 +21,7 @@ storeContract(
   { test, assert },
 )
 
-/** A limiter of 10 permits an hour over a counter in memory, some of whose callbacks are replaced or left out. */
+/** A limiter of 10 permits an hour on a counter in memory. `callbacks` replaces or removes some of its callbacks. */
 function setUp(callbacks: Partial<CounterStoreOptions> = {}, options: LimiterOptions = {}) {
   const counter = memoryCounter()
   const { counts, ...defaults } = counter
@@ -33,15 +33,15 @@ function setUp(callbacks: Partial<CounterStoreOptions> = {}, options: LimiterOpt
 
 const ignored = async () => {}
 
-describe('calls made at once', () => {
-  test('10 of 25 pass at a limit of 10, and the count ends at 10', async () => {
+describe('concurrent calls', () => {
+  test('are granted 10 of 25 times at a limit of 10, and the counter ends at 10', async () => {
     const { limiter, counts } = setUp()
     const decisions = await Promise.all(Array.from({ length: 25 }, () => limiter.tryAcquire('ann')))
     expect(decisions.filter(({ allowed }) => allowed)).toHaveLength(10)
     expect(counts).toEqual(new Map([['n:ann', 10]]))
   })
 
-  test('never pass more than the limit together, whatever they cost', async () => {
+  test('never get more than the limit together, at any costs', async () => {
     const { limiter, counts } = setUp()
     const costs = [3, 9, 1, 4, 1, 5, 2, 6, 1]
     const decisions = await Promise.all(costs.map(cost => limiter.tryAcquire('ann', { cost })))
@@ -51,7 +51,7 @@ describe('calls made at once', () => {
     expect(counts.get('n:ann')).toBe(sum)
   })
 
-  test('are counted once each, and refused calls stay counted without undo', async () => {
+  test('are counted once each, and without undo refused calls stay counted', async () => {
     const { limiter, counts } = setUp({ undo: undefined })
     const decisions = await Promise.all(Array.from({ length: 25 }, () => limiter.tryAcquire('ann')))
     expect(decisions.filter(({ allowed }) => allowed)).toHaveLength(10)
@@ -72,7 +72,7 @@ describe('figures', () => {
     })
   })
 
-  test('of a refusal leave out what the refused call added', async () => {
+  test('of a refusal exclude the cost of the refused call', async () => {
     const { limiter } = setUp({ hit: async () => ({ used: 12, resetAfterMs: 500 }) })
     const { allowed, remaining, retryAfterMs } = await limiter.tryAcquire('ann', { cost: 5 })
     expect({ allowed, remaining, retryAfterMs }).toEqual({ allowed: false, remaining: 3, retryAfterMs: 500 })
@@ -80,13 +80,13 @@ describe('figures', () => {
 
   test.each([
     ['a window that has just ended', -3, 1],
-    ['a window whose end is not known', undefined, 3_600_000],
-  ])('%s: a refused call waits', async (_, resetAfterMs, expected) => {
+    ['a window whose end is unknown', undefined, 3_600_000],
+  ])('%s: retryAfterMs of a refused call', async (_, resetAfterMs, expected) => {
     const { limiter } = setUp({ hit: async () => ({ used: 11, resetAfterMs }) })
     expect((await limiter.tryAcquire('ann')).retryAfterMs).toBe(expected)
   })
 
-  test('a cost above the limit is refused for ever, and not counted', async () => {
+  test('a cost above the limit is refused forever, and not counted', async () => {
     const { limiter, counts } = setUp()
     await limiter.tryAcquire('ann', { cost: 4 })
     const { allowed, remaining, retryAfterMs } = await limiter.tryAcquire('ann', { cost: 11 })
@@ -98,7 +98,7 @@ describe('figures', () => {
     expect(counts.get('n:ann')).toBe(4)
   })
 
-  test('without read, calls that do not count report that nothing remains', async () => {
+  test('without read, peek and calls of cost 0 report that nothing remains', async () => {
     const { limiter } = setUp({ read: undefined })
     const free = await limiter.tryAcquire('ann', { cost: 0 })
     const tooMuch = await limiter.tryAcquire('ann', { cost: 11 })
@@ -108,7 +108,7 @@ describe('figures', () => {
     ])
   })
 
-  test('a window of part of a millisecond is counted as a whole one', async () => {
+  test('a window below one millisecond is rounded up to one', async () => {
     const windows: number[] = []
     const { store } = setUp({
       hit: async (_key, _cost, windowMs) => {
@@ -121,20 +121,20 @@ describe('figures', () => {
   })
 })
 
-describe('permits come back', () => {
-  test.each(['refund', 'cancel'] as const)('%s gives back once', async verb => {
+describe('giving permits back', () => {
+  test.each(['refund', 'cancel'] as const)('%s gives permits back once', async verb => {
     const { limiter, counts } = setUp()
     const booking = await limiter.reserve('ann', { cost: 4, maxWait: 0 })
     expect([await booking[verb](), await booking[verb]()]).toEqual([4, 0])
     expect(counts.get('n:ann')).toBe(0)
   })
 
-  test('not without undo', async () => {
+  test('gives nothing back without undo', async () => {
     const { limiter } = setUp({ undo: undefined })
     expect(await (await limiter.reserve('ann', { maxWait: 0 })).refund()).toBe(0)
   })
 
-  test('not if the end of the window is unknown, because the next may have begun', async () => {
+  test('gives nothing back if the end of the window is unknown, because the next window may have begun', async () => {
     const { limiter, counts } = setUp({ hit: async () => ({ used: 1 }), undo: async () => assert.fail() })
     expect(await (await limiter.reserve('ann', { maxWait: 0 })).refund()).toBe(0)
     expect(counts.size).toBe(0)
@@ -151,7 +151,7 @@ describe('permits come back', () => {
     expect(await booking.refund()).toBe(expected)
   })
 
-  test('not those taken before a reset', async () => {
+  test('gives nothing back after a reset', async () => {
     const { limiter, counts } = setUp()
     const booking = await limiter.reserve('ann', { cost: 4, maxWait: 0 })
     await limiter.reset('ann')
@@ -160,7 +160,7 @@ describe('permits come back', () => {
     expect(counts.get('n:ann')).toBe(1)
   })
 
-  test('not those taken while a reset is under way', async () => {
+  test('gives back no permits that were taken during a reset', async () => {
     const { counter, limiter } = setUp()
     const reset = limiter.reset('ann')
     const booking = await limiter.reserve('ann', { maxWait: 0 })
@@ -169,7 +169,7 @@ describe('permits come back', () => {
     expect(counter.counts.get('n:ann')).toBe(1)
   })
 
-  test('release is a coded error', () => {
+  test('release throws an error with a code', () => {
     const { limiter } = setUp()
     expect(() => limiter.release('ann', 1)).toThrow(
       expect.objectContaining({ code: 'SLUICE_INVALID_OPTION', option: 'release' }),
@@ -181,14 +181,14 @@ describe('drain', () => {
   test.each([
     ['', {}],
     [' without read', { read: undefined }],
-  ])('takes what is left%s', async (_, callbacks) => {
+  ])('takes the remaining permits%s', async (_, callbacks) => {
     const { limiter, counts } = setUp(callbacks)
     await limiter.tryAcquire('ann', { cost: 7 })
     expect([await limiter.drain('ann'), await limiter.drain('ann')]).toEqual([3, 0])
     expect(counts.get('n:ann')).toBe(10)
   })
 
-  test('and calls at once take the limit together', async () => {
+  test('and concurrent calls take the limit together', async () => {
     const { limiter, counts } = setUp()
     const [first, drained, last] = await Promise.all([
       limiter.tryAcquire('ann', { cost: 3 }),
@@ -223,7 +223,7 @@ describe('blocks are kept in this process', () => {
   })
 })
 
-describe('a callback that is left out', () => {
+describe('a missing callback', () => {
   test.each([
     ['read', 'peek', (limiter: ReturnType<typeof setUp>['limiter']) => limiter.peek('ann')],
     [
@@ -299,14 +299,14 @@ describe('a callback that fails', () => {
     })
   })
 
-  test('undo after a refusal: the call is refused, and the failure reported', async () => {
+  test('undo after a refusal: the call is refused, and the error is reported', async () => {
     const { limiter } = setUp({ undo: () => Promise.reject(error) }, { onStoreError: 'allow' })
     expect((await limiter.tryAcquire('ann', { cost: 10 })).allowed).toBe(true)
     expect((await limiter.tryAcquire('ann')).allowed).toBe(false)
     expect(limiter.stats().storeErrors).toBe(1)
   })
 
-  test('undo of a refund: the refund fails, and is not made again', async () => {
+  test('undo of a refund: the refund fails, and is not repeated', async () => {
     const { limiter } = setUp({ undo: () => Promise.reject(error) })
     const booking = await limiter.reserve('ann', { maxWait: 0 })
     await expect(booking.refund()).rejects.toMatchObject({ code: 'SLUICE_STORE_ERROR', cause: error })
@@ -314,16 +314,16 @@ describe('a callback that fails', () => {
   })
 })
 
-describe('wrong options', () => {
+describe('invalid options', () => {
   const { counts: _, ...callbacks } = memoryCounter()
 
   test.each([
     ['an unknown callback', { ...callbacks, increment: ignored }, TypeError, 'increment'],
     ['no hit', { read: callbacks.read }, TypeError, 'hit'],
-    ['a hit that is no function', { hit: 5 }, TypeError, 'hit'],
-    ['a read that is no function', { ...callbacks, read: null }, TypeError, 'read'],
-    ['an undo that is no function', { ...callbacks, undo: true }, TypeError, 'undo'],
-    ['a forget that is no function', { ...callbacks, forget: 'del' }, TypeError, 'forget'],
+    ['a hit that is not a function', { hit: 5 }, TypeError, 'hit'],
+    ['a read that is not a function', { ...callbacks, read: null }, TypeError, 'read'],
+    ['an undo that is not a function', { ...callbacks, undo: true }, TypeError, 'undo'],
+    ['a forget that is not a function', { ...callbacks, forget: 'del' }, TypeError, 'forget'],
     ['a deadline of 0', { ...callbacks, deadline: 0 }, RangeError, 'deadline'],
     ['an unknown onStoreError', { ...callbacks, onStoreError: 'local' }, TypeError, 'onStoreError'],
     ['no object', undefined, TypeError, 'counterStore options'],
@@ -335,13 +335,13 @@ describe('wrong options', () => {
 
   test.each([
     [
-      'another algorithm than fixedWindow',
+      'an algorithm other than fixedWindow',
       tokenBucket({ limit: 1, window: '1s' }),
       'algorithm',
       "expected fixedWindow, the only one that counterStore runs, got 'token-bucket'",
     ],
     [
-      'a fixedWindow by the epoch',
+      'a fixedWindow aligned to the epoch',
       fixedWindow({ limit: 1, window: '1s', align: 'epoch' }),
       'align',
       "expected 'first', because the counter decides when windows start, got 'epoch'",

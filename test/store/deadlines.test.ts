@@ -10,7 +10,7 @@ import { laterLedger } from '../support/later-ledger.js'
 import { run } from '../support/process.js'
 
 /*
- * Deadlines are of real time and real sockets, so that these tests take real time: a manual clock has no event loop.
+ * These tests use real time and real sockets, because a manual clock cannot stall an event loop.
  */
 
 const TEST = join(import.meta.dirname, '..')
@@ -62,14 +62,14 @@ afterEach(() => {
 })
 
 let ids = 0
-/** Asks the thread over the socket, for an answer after so many milliseconds. */
+/** Sends a call over the socket. The thread answers after `ms` milliseconds. */
 function overSocket(ms: number): Promise<void> {
   const id = String(ids++)
   socket.write(`${id} ${ms}\n`)
   return new Promise(resolve => asked.set(id, resolve))
 }
 
-/** A memory store whose every answer comes when `answer` is settled. */
+/** A memory store that answers each call when `answer` resolves. */
 function storeOf(answer: (key: string) => Promise<unknown>): AsyncStore {
   const memory = memoryStore()
   return {
@@ -85,7 +85,7 @@ function storeOf(answer: (key: string) => Promise<unknown>): AsyncStore {
   }
 }
 
-/** A store over the socket; the key says how many milliseconds an answer takes. */
+/** A store over the socket. The key is the number of milliseconds until the answer. */
 const socketStore = () => storeOf(key => overSocket(Number.parseInt(key, 10)))
 const silentStore = () => storeOf(() => new Promise(() => {}))
 
@@ -99,7 +99,7 @@ function stall(ms: number): void {
   while (performance.now() < until);
 }
 
-/** How many of the calls were declared late. */
+/** How many of the calls missed their deadline. */
 async function late(calls: readonly Promise<unknown>[]): Promise<number> {
   const outcomes = await Promise.allSettled(calls)
   const failures = outcomes.filter(({ status }) => status === 'rejected')
@@ -121,7 +121,7 @@ describe('after a stall of the event loop', () => {
   }
 
   test.each(Object.entries(PHASES))(
-    '100 answers in the socket are not late, stalled in %s',
+    '100 answers that wait in the socket are in time, stalled in %s',
     async (_, at) => {
       const limiter = limiterOn(socketStore())
       const calls = many(100, index => limiter.tryAcquire(`0 ${index}`))
@@ -131,7 +131,7 @@ describe('after a stall of the event loop', () => {
     },
   )
 
-  test('nor those of several stalls in turn', async () => {
+  test('answers are in time after several stalls in a row', async () => {
     const limiter = limiterOn(socketStore())
     const calls: Promise<unknown>[] = []
     for (let round = 0; round < 5; round++) {
@@ -142,7 +142,7 @@ describe('after a stall of the event loop', () => {
     expect(await late(calls)).toBe(0)
   })
 
-  test('what has not been answered is late, and nothing else is', async () => {
+  test('only calls without an answer are late', async () => {
     const limiter = limiterOn(socketStore())
     const calls = many(200, index => limiter.tryAcquire(`${index % 2 === 0 ? 0 : -1} ${index}`))
     stall(300)
@@ -153,9 +153,9 @@ describe('after a stall of the event loop', () => {
     expect(limiter.stats()).toMatchObject({ granted: 100, storeErrors: 100 })
   })
 
-  test('an answer that came during a stall between the timer and the look is not late', async () => {
+  test('an answer that arrives during a stall between the timer and its check is in time', async () => {
     const limiter = limiterOn(socketStore())
-    // Work of somebody else, in the turn in which the deadline of the first call ends.
+    // Other work in the turn of the event loop in which the first deadline ends.
     const { setImmediate: real } = globalThis
     vi.spyOn(globalThis, 'setImmediate').mockImplementationOnce(((act: () => void) =>
       real(() => {
@@ -190,7 +190,7 @@ describe('a store that does not answer', () => {
     expect(tookMs).toBeLessThan(ms + 100)
   })
 
-  test('is late for each call by itself, in the order of the calls', async () => {
+  test('is late for each call separately, in the order of the calls', async () => {
     const limiter = limiterOn(silentStore(), 60)
     const order: [call: number, tookMs: number][] = []
     const calls: Promise<unknown>[] = []
@@ -207,7 +207,7 @@ describe('a store that does not answer', () => {
     }
   })
 
-  test('does not hold up answers to calls behind it', async () => {
+  test('does not delay the answers to later calls', async () => {
     const limiter = limiterOn(socketStore(), '300ms')
     const from = performance.now()
     const silent = limiter.tryAcquire('-1')
@@ -216,13 +216,13 @@ describe('a store that does not answer', () => {
     expect(await late([silent])).toBe(1)
   })
 
-  test('is late among thousands that are answered', async () => {
+  test('is late even among thousands of answered calls', async () => {
     const limiter = limiterOn(socketStore(), '150ms')
     const calls = many(6000, index => limiter.tryAcquire(index % 1000 === 0 ? '-1' : '0'))
     expect(await late(calls)).toBe(6)
   })
 
-  test('on one store is late by the deadline of each limiter', async () => {
+  test('is late after the deadline of each limiter on a shared store', async () => {
     const store = silentStore()
     const order: number[] = []
     const calls = [150, 50, 100].map(deadline =>
@@ -234,7 +234,7 @@ describe('a store that does not answer', () => {
     expect(order).toEqual([50, 100, 150])
   })
 
-  test('is not late before a deadline beyond what timers count, and no timer spins', async () => {
+  test('is not late before a deadline longer than 2^31 - 1 ms, and sets no busy timer', async () => {
     const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
     const timers = watchTimers()
     const limiter = limiterOn(socketStore(), '30d')
@@ -250,7 +250,7 @@ describe('late answers', () => {
     readonly reject: (error: unknown) => void
   }
 
-  /** A store whose calls are answered by hand. */
+  /** A store whose calls the test answers. */
   function byHand() {
     const calls: Call[] = []
     const store = storeOf(() => {
@@ -266,7 +266,7 @@ describe('late answers', () => {
     return { store, calls }
   }
 
-  test('are ignored, also when they are failures, without an unhandled rejection', async () => {
+  test('are ignored, also errors, without an unhandled rejection', async () => {
     const unhandled: unknown[] = []
     const onUnhandled = (error: unknown) => unhandled.push(error)
     process.on('unhandledRejection', onUnhandled)
@@ -286,7 +286,7 @@ describe('late answers', () => {
     }
   })
 
-  test('count as charged, and the call is not made again', async () => {
+  test('are charged by the store, and the call is not repeated', async () => {
     const { store, calls } = byHand()
     const limiter = createLimiter(tokenBucket({ limit: 10, window: '30d' }), { store, deadline: 20 })
     expect(await late([limiter.tryAcquire('k', { cost: 4 })])).toBe(1)
@@ -297,7 +297,7 @@ describe('late answers', () => {
     expect((await peeked).remaining).toBe(6)
   })
 
-  test('do not count for a call that came after', async () => {
+  test('do not answer a later call', async () => {
     const { store, calls } = byHand()
     const limiter = limiterOn(store, 30)
     expect(await late([limiter.tryAcquire('k')])).toBe(1)
@@ -306,7 +306,7 @@ describe('late answers', () => {
     expect(await late([next])).toBe(1)
   })
 
-  test('of a process of its own end it neither with an error nor with a warning', async () => {
+  test('cause neither an error nor a warning in the process', async () => {
     const output = await run(
       'node',
       [
@@ -325,7 +325,7 @@ describe('late answers', () => {
   })
 })
 
-/** Counts the timers that are set from now on, and those that are running. */
+/** Counts the timers that are set from now on, and the running ones. */
 function watchTimers() {
   const running = new Set<unknown>()
   const watched = { set: 0, most: 0, running }
@@ -347,8 +347,8 @@ function watchTimers() {
   return watched
 }
 
-describe('timers', () => {
-  test('are one for many calls, and none when all are answered', async () => {
+describe('timers of pending calls', () => {
+  test('are one for many calls, and none after all are answered', async () => {
     const timers = watchTimers()
     const limiter = limiterOn(socketStore())
     expect(await late(many(1000, () => limiter.tryAcquire('1')))).toBe(0)
@@ -356,7 +356,7 @@ describe('timers', () => {
     expect(timers.running.size).toBe(0)
   })
 
-  test('are one for many calls that are not answered, and none when all are late', async () => {
+  test('are one for many unanswered calls, and none after all are late', async () => {
     const timers = watchTimers()
     const limiter = limiterOn(silentStore(), 30)
     expect(await late(many(1000, () => limiter.tryAcquire('k')))).toBe(1000)
@@ -377,7 +377,7 @@ describe('timers', () => {
     expect(timers.running.size).toBe(0)
   })
 
-  test('are one when the last call is answered, and another made, after the timer has rung', async () => {
+  test('are one if the last call is answered and another is made after the timer has fired', async () => {
     const timers = watchTimers()
     const { setImmediate: real } = globalThis
     const answers: (() => void)[] = []
@@ -386,7 +386,7 @@ describe('timers', () => {
       30,
     )
     const first = limiter.tryAcquire('k')
-    // In the turn of the event loop that is left for answers, the first is read, and somebody asks again.
+    // One turn of the event loop is left for answers. In it, the first answer is read and another call is made.
     const looked = new Promise<{ running: number; second: Promise<unknown> }>(resolve => {
       vi.spyOn(globalThis, 'setImmediate').mockImplementationOnce(((look: () => void) => {
         answers[0]?.()
@@ -404,7 +404,7 @@ describe('timers', () => {
     expect(timers.running.size).toBe(0)
   })
 
-  test('are one for the limiters of a store, and one for each of its deadlines', async () => {
+  test('are one for all limiters of a store with the same deadline', async () => {
     const timers = watchTimers()
     const [store, other] = [silentStore(), silentStore()]
     const calls = [store, store, store].map(store => limiterOn(store).tryAcquire('k'))
@@ -419,7 +419,7 @@ describe('timers', () => {
     expect(timers.running.size).toBe(0)
   })
 
-  test('are none that keeps a process alive', async () => {
+  test('do not keep the process alive', async () => {
     const timers = () => process.getActiveResourcesInfo().filter(name => name === 'Timeout').length
     const limiter = limiterOn(silentStore(), 20)
     const before = timers()
@@ -429,14 +429,14 @@ describe('timers', () => {
     expect(timers()).toBe(before)
   })
 
-  test('are none on a synchronous store', () => {
+  test('do not exist on a synchronous store', () => {
     const timers = watchTimers()
     createLimiter(BUCKET, { store: memoryStore(), deadline: 20 }).tryAcquire('k')
     expect(timers.set).toBe(0)
   })
 })
 
-/** A module with a store that has no socket, and answers as \`answer\` does: not at all. */
+/** A module with a store without a socket. It answers by \`answer\`, which never resolves by default. */
 const SILENT = `
   import { createLimiter, memoryStore, tokenBucket } from '@sluice/core'
   import { guarded } from '@sluice/core/store'
@@ -447,7 +447,7 @@ const SILENT = `
 `
 
 describe('a process', () => {
-  test('ends although a store has not answered yet', async () => {
+  test('ends even if a store has not answered yet', async () => {
     const from = performance.now()
     const output = await run(
       'node',
@@ -464,7 +464,7 @@ describe('a process', () => {
     expect(performance.now() - from).toBeLessThan(30_000)
   })
 
-  test('hears of a late call as long as something else keeps it alive', async () => {
+  test('gets the error of a late call while something else keeps it alive', async () => {
     const output = await run(
       'node',
       [
@@ -480,7 +480,7 @@ describe('a process', () => {
   })
 })
 
-describe('bad options', () => {
+describe('invalid options', () => {
   test.each([
     [0, RangeError],
     ['0ms', RangeError],

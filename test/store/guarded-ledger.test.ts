@@ -21,16 +21,16 @@ import { laterLedger } from '../support/later-ledger.js'
 const BUCKET = tokenBucket({ limit: 10, window: '1s', burst: 4 })
 const DEADLINE_MS = 15
 
-/** What a ledger does instead of answering, which it may do as well; undefined for answering. */
+/** How a ledger fails. It may call `answer` too. Undefined if it does not fail. */
 type Fault = ((answer: () => unknown) => unknown) | undefined
 
-/** A memory store that answers a turn later, until it is told what to do instead. */
+/** A memory store that answers asynchronously, and fails by `fault` if that is set. */
 function faultyStore() {
   const memory = memoryStore()
   const store = {
     async: true as const,
     fault: undefined as Fault,
-    /** The calls, by the names of the ledger's verbs. */
+    /** The names of the ledger methods that were called. */
     calls: [] as string[],
     open(spec: Parameters<AsyncStore['open']>[0]): Ledger<true> {
       const ledger = memory.open(spec)
@@ -55,7 +55,7 @@ const FAULTS: Record<string, NonNullable<Fault>> = {
   'rejects with nothing': () => Promise.reject(undefined),
   'does not answer': () => new Promise(() => {}),
   'is a thenable that throws': () => ({
-    // biome-ignore lint/suspicious/noThenProperty: as clients of stores are
+    // biome-ignore lint/suspicious/noThenProperty: as the clients of some stores return
     then() {
       throw DOWN
     },
@@ -79,25 +79,25 @@ async function setUp(onStoreError: OnStoreError | undefined) {
 
 type Verb = (limiter: Limiter<true>, booking: Reservation<true>) => Promise<unknown>
 
-/** Verbs whose answer is a decision. */
+/** Methods that return a decision. */
 const ASKS: Record<string, Verb> = {
   tryAcquire: limiter => limiter.tryAcquire('k', { cost: 2 }),
   peek: limiter => limiter.peek('k'),
   reserve: limiter => limiter.reserve('k', { maxWait: '1s' }),
 }
-/** Verbs that wait for a grant. */
+/** Methods that book or wait. */
 const WAITS: Record<string, Verb> = {
   acquire: limiter => limiter.acquire('k'),
   'acquire of maxWait 0': limiter => limiter.acquire('k', { maxWait: 0 }),
 }
-/** Verbs whose answer is how many permits. */
+/** Methods that return a number of permits. */
 const COUNTS: Record<string, Verb> = {
   cancel: (_, booking) => booking.cancel(),
   refund: (_, booking) => booking.refund(),
   release: limiter => limiter.release('k', 2),
   drain: limiter => limiter.drain('k'),
 }
-/** Verbs without an answer. */
+/** Methods without a result. */
 const ACTS: Record<string, Verb> = {
   reset: limiter => limiter.reset('k'),
   update: limiter => limiter.update(tokenBucket({ limit: 5, window: '1s' })),
@@ -119,7 +119,7 @@ afterEach(() => {
   unsubscribe('sluice:store-error', onEvent)
 })
 
-/** The one call that was made has failed, and was told of once. */
+/** Expects one store call, which failed and published one event. */
 function expectOneFailure({ store, limiter }: { store: { calls: string[] }; limiter: Limiter<true> }): void {
   expect(store.calls.length).toBe(1)
   expect(limiter.stats().storeErrors).toBe(1)
@@ -150,7 +150,7 @@ describe("onStoreError 'throw', the default", () => {
     await expect(verb(limiter, booking)).rejects.toMatchObject({ cause: DOWN })
   })
 
-  test('an error that says already that the store has failed stays as it is', async () => {
+  test('an error with the code SLUICE_STORE_ERROR is passed on unchanged', async () => {
     const { store, limiter } = await setUp('throw')
     const error = Object.assign(new Error('no such script'), { code: 'SLUICE_STORE_ERROR', option: 'store' })
     store.fault = () => Promise.reject(error)
@@ -173,7 +173,7 @@ describe("onStoreError 'allow'", () => {
   }
 
   test.each(pairs({ ...ASKS, ...WAITS }, FAULTS))(
-    '%s is allowed when the store %s, at once and without figures',
+    '%s is granted at once and without figures when the store %s',
     async (_, __, verb, fault) => {
       const { store, limiter, booking } = await setUp('allow')
       store.fault = fault
@@ -183,7 +183,7 @@ describe("onStoreError 'allow'", () => {
     },
   )
 
-  test('what is reserved has nothing to give back, and the store is not asked for it', async () => {
+  test('a reservation gives nothing back, without calling the store', async () => {
     const { store, limiter } = await setUp('allow')
     store.fault = () => Promise.reject(DOWN)
     const reservation = await limiter.reserve('k')
@@ -192,23 +192,23 @@ describe("onStoreError 'allow'", () => {
     expect(store.calls).toEqual(['book'])
   })
 
-  test('grants are counted, and told of with their code', async () => {
-    const told: unknown[] = []
-    const onDecision = (event: unknown) => told.push(event)
+  test('grants are counted, and their events carry the code', async () => {
+    const decisions: unknown[] = []
+    const onDecision = (event: unknown) => decisions.push(event)
     subscribe('sluice:decision', onDecision)
     try {
       const { store, limiter } = await setUp('allow')
-      told.length = 0
+      decisions.length = 0
       store.fault = () => Promise.reject(DOWN)
       const decision = await limiter.tryAcquire('k', { cost: 2 })
-      expect(told).toEqual([{ limiter: 'guarded', key: 'k', cost: 2, decision }])
+      expect(decisions).toEqual([{ limiter: 'guarded', key: 'k', cost: 2, decision }])
       expect(limiter.stats()).toMatchObject({ granted: 2, refused: 0, storeErrors: 1 })
     } finally {
       unsubscribe('sluice:decision', onDecision)
     }
   })
 
-  test('bad input is an error all the same, and no failure of the store', async () => {
+  test('invalid input is still an error, and not counted as a store error', async () => {
     const { store, limiter } = await setUp('allow')
     store.fault = () => Promise.reject(DOWN)
     expect(() => limiter.tryAcquire('')).toThrow(expect.objectContaining({ code: 'SLUICE_INVALID_KEY' }))
@@ -220,7 +220,7 @@ describe("onStoreError 'allow'", () => {
     expect(limiter.stats().storeErrors).toBe(0)
   })
 
-  test('what was aborted or closed does not go on', async () => {
+  test('an aborted or closed wait is still rejected', async () => {
     const { store, limiter } = await setUp('allow')
     store.fault = () => Promise.reject(DOWN)
     await expect(limiter.acquire('k', { signal: AbortSignal.abort(DOWN) })).rejects.toBe(DOWN)
@@ -259,7 +259,7 @@ describe("onStoreError 'refuse'", () => {
     expect(limiter.stats()).toMatchObject({ granted: 1, refused: 1, waiting: 0 })
   })
 
-  test('what is reserved has nothing to give back', async () => {
+  test('a reservation gives nothing back', async () => {
     const { store, limiter } = await setUp('refuse')
     store.fault = () => Promise.reject(DOWN)
     const reservation = await limiter.reserve('k')
@@ -269,7 +269,7 @@ describe("onStoreError 'refuse'", () => {
 })
 
 describe.each(['allow', 'refuse'] as const)("onStoreError '%s'", onStoreError => {
-  test.each(pairs(COUNTS, FAULTS))('%s gives nothing when the store %s', async (_, __, verb, fault) => {
+  test.each(pairs(COUNTS, FAULTS))('%s returns 0 when the store %s', async (_, __, verb, fault) => {
     const { store, limiter, booking } = await setUp(onStoreError)
     store.fault = fault
     expect(await verb(limiter, booking)).toBe(0)
@@ -277,7 +277,7 @@ describe.each(['allow', 'refuse'] as const)("onStoreError '%s'", onStoreError =>
   })
 
   test.each(pairs(ACTS, FAULTS))(
-    '%s, which cannot be answered, fails when the store %s',
+    '%s, which returns no decision, fails when the store %s',
     async (_, __, verb, fault) => {
       const { store, limiter, booking } = await setUp(onStoreError)
       store.fault = fault
@@ -287,21 +287,21 @@ describe.each(['allow', 'refuse'] as const)("onStoreError '%s'", onStoreError =>
     },
   )
 
-  test('permits that were not given back are not told of', async () => {
-    const told: unknown[] = []
-    const onRelease = (event: unknown) => told.push(event)
+  test('no release event is published for permits that were not given back', async () => {
+    const releases: unknown[] = []
+    const onRelease = (event: unknown) => releases.push(event)
     subscribe('sluice:release', onRelease)
     try {
       const { store, limiter, booking } = await setUp(onStoreError)
       store.fault = () => Promise.reject(DOWN)
       await Promise.all([booking.cancel(), limiter.release('k', 1)])
-      expect(told).toEqual([])
+      expect(releases).toEqual([])
     } finally {
       unsubscribe('sluice:release', onRelease)
     }
   })
 
-  test('the store is asked again for the next call, and decides when it is back', async () => {
+  test('the next call uses the store again, which decides after it has recovered', async () => {
     const { store, limiter } = await setUp(onStoreError)
     store.fault = () => Promise.reject(DOWN)
     for (let call = 0; call < 3; call++) await limiter.tryAcquire('k')
@@ -320,7 +320,7 @@ describe.each(['allow', 'refuse'] as const)("onStoreError '%s'", onStoreError =>
 })
 
 describe.each(['allow', 'refuse', 'throw'] as const)("onStoreError '%s'", onStoreError => {
-  test('every call that fails is counted and told of once', async () => {
+  test('every failed call is counted and publishes one event', async () => {
     const { store, limiter } = await setUp(onStoreError)
     store.fault = () => Promise.reject(DOWN)
     const calls = Array.from({ length: 50 }, (_, index) => limiter.tryAcquire(`key-${index}`))
@@ -331,7 +331,7 @@ describe.each(['allow', 'refuse', 'throw'] as const)("onStoreError '%s'", onStor
     expect(events.map(({ error }) => (error as Error).message).join()).not.toMatch(/key-/)
   })
 
-  test('a store that answers is no failure', async () => {
+  test('a store that answers causes no error', async () => {
     const { store, limiter, booking } = await setUp(onStoreError)
     for (const verb of Object.values(VERBS)) await verb(limiter, booking).catch(() => {})
     expect(store.calls.length).toBeGreaterThan(8)
@@ -340,7 +340,7 @@ describe.each(['allow', 'refuse', 'throw'] as const)("onStoreError '%s'", onStor
   })
 
   test.each(Object.entries(FAULTS))(
-    'who waits in line does not wait for ever when the store %s',
+    'a queued waiter does not wait forever when the store %s',
     async (_, fault) => {
       const { clock, store, limiter } = await setUp(onStoreError)
       await limiter.acquire('k', { cost: 4 })
@@ -366,7 +366,7 @@ describe.each(['allow', 'refuse', 'throw'] as const)("onStoreError '%s'", onStor
   )
 
   test.each(Object.entries(FAULTS))(
-    'who waits for an algorithm that cannot book does not wait for ever when the store %s',
+    'a waiter on an algorithm that cannot book does not wait forever when the store %s',
     async (_, fault) => {
       const clock = manualClock()
       const store = faultyStore()
@@ -391,14 +391,14 @@ describe.each(['allow', 'refuse', 'throw'] as const)("onStoreError '%s'", onStor
     },
   )
 
-  // Nobody knows whether the store did it, and permits come back once.
+  // The failed call may have reached the store, and permits must come back once only.
   test.each([
     ['cancel', 'cancel'],
     ['cancel', 'refund'],
     ['refund', 'refund'],
     ['refund', 'cancel'],
   ] as const)(
-    'a %s that the store did, and answered too late, is not done again by %s',
+    'a %s that the store completed before it failed is not repeated by %s',
     async (first, second) => {
       const { store, limiter } = await setUp(onStoreError)
       await limiter.tryAcquire('k', { cost: 4 })
@@ -416,7 +416,7 @@ describe.each(['allow', 'refuse', 'throw'] as const)("onStoreError '%s'", onStor
   )
 })
 
-describe('an answer that is none is a failure', () => {
+describe('an invalid answer is a store error', () => {
   const NO_DECISIONS = [
     undefined,
     null,
@@ -455,7 +455,7 @@ describe('an answer that is none is a failure', () => {
     }
   })
 
-  test.each(cases)('to $name, also when it is no promise', async ({ answers, verb }) => {
+  test.each(cases)('to $name, even if it is not a promise', async ({ answers, verb }) => {
     for (const answer of answers) {
       events = []
       const { store, limiter, booking } = await setUp('throw')
@@ -465,7 +465,7 @@ describe('an answer that is none is a failure', () => {
     }
   })
 
-  test.each(cases)('to $name, and is what onStoreError says', async ({ name, answers, verb }) => {
+  test.each(cases)('to $name, and is handled by onStoreError', async ({ name, answers, verb }) => {
     const { store, limiter, booking } = await setUp('allow')
     store.fault = () => Promise.resolve(answers[0])
     const answer = await verb(limiter, booking)
@@ -474,7 +474,7 @@ describe('an answer that is none is a failure', () => {
     expectOneFailure({ store, limiter })
   })
 
-  test('unless no answer is asked for', async () => {
+  test('but any answer is valid for a method without a result', async () => {
     const { store, limiter, booking } = await setUp('throw')
     for (const answer of [undefined, null, 'OK', 1, {}]) {
       store.fault = () => Promise.resolve(answer)
@@ -483,7 +483,7 @@ describe('an answer that is none is a failure', () => {
     expect(limiter.stats().storeErrors).toBe(0)
   })
 
-  test('a count may be any', async () => {
+  test('but any count of 0 or more is valid', async () => {
     const { store, limiter } = await setUp('throw')
     for (const count of [0, 1, 0.5, 2 ** 53]) {
       store.fault = () => Promise.resolve(count)

@@ -26,9 +26,9 @@ function collectGarbage(): void {
   globalThis.gc()
 }
 
-/** Heap and everything it keeps alive outside of it (array buffers, external strings). */
+/** The size of the heap, and of the array buffers and external strings that it keeps alive. */
 async function memoryInUse(): Promise<number> {
-  // Memory outside of the heap, and what is held by weak references only, is given back between turns.
+  // Memory outside the heap, and objects behind weak references, are freed between turns of the event loop.
   for (let turn = 0; turn < 3; turn++) {
     await nextTurn()
     collectGarbage()
@@ -37,7 +37,7 @@ async function memoryInUse(): Promise<number> {
   return heapUsed + external
 }
 
-/** Calls that change nothing, of a key that is never held: enough to sweep over `slots` slots. */
+/** Makes enough calls to sweep over `slots` slots. They change nothing, and their key is never stored. */
 function callsThatSweep(limiter: ReturnType<typeof setUp>['limiter'], slots: number): void {
   for (let i = 0; i < slots + 128; i++) limiter.peek('never held')
 }
@@ -51,7 +51,7 @@ describe('maxKeys', () => {
     }
   })
 
-  test('is a bound whatever is done with the keys', () => {
+  test('is a bound for any calls', () => {
     const act = fc.record({
       verb: fc.constantFrom('tryAcquire', 'reserve', 'peek', 'reset', 'advance', 'update', 'sweep'),
       key: fc.integer({ min: 0, max: 30 }),
@@ -74,7 +74,7 @@ describe('maxKeys', () => {
     )
   })
 
-  test('of one is a store that remembers the newest key', () => {
+  test('of one keeps the newest key', () => {
     const { store, limiter } = setUp({ limit: 2, window: '1h' }, { maxKeys: 1 })
     limiter.tryAcquire('ann')
     limiter.tryAcquire('bob')
@@ -83,7 +83,7 @@ describe('maxKeys', () => {
     expect(limiter.peek('ann').remaining).toBe(2)
   })
 
-  test('counts the keys of each limiter of a store for itself', () => {
+  test('bounds the keys of each limiter of a store separately', () => {
     const clock = manualClock()
     const store = memoryStore({ maxKeys: 3 })
     const one = createLimiter(tokenBucket({ limit: 2, window: '1h' }), { store, clock, name: 'one' })
@@ -94,7 +94,7 @@ describe('maxKeys', () => {
     expect(store.size).toBe(6)
   })
 
-  test('what changes nothing takes no place', () => {
+  test('does not count keys of calls that change nothing', () => {
     const { store, limiter } = setUp({ limit: 5, window: '1m' })
     limiter.peek('ann')
     limiter.tryAcquire('ann', { cost: 0 })
@@ -122,7 +122,7 @@ describe('a flood of new keys', () => {
     expect(limiter.tryAcquire('blocked')).toMatchObject({ allowed: false, remaining: 0 })
   })
 
-  test('leaves a key that has booked ahead where it is', () => {
+  test('does not evict a key that has booked ahead', () => {
     const maxKeys = 200
     const { limiter } = setUp({ limit: 10, window: '1h' }, { maxKeys })
     limiter.reserve('booked', { cost: 10 })
@@ -131,7 +131,7 @@ describe('a flood of new keys', () => {
     expect(limiter.peek('booked').balance).toBe(-10)
   })
 
-  test('needs no more memory than the keys held', async () => {
+  test('needs no more memory than the stored keys', async () => {
     const maxKeys = 20_000
     const { store, limiter } = setUp({ limit: 10, window: '1h' }, { maxKeys })
     const flood = (from: number, to: number) => {
@@ -141,7 +141,7 @@ describe('a flood of new keys', () => {
     const halfWay = await memoryInUse()
     flood(5 * maxKeys, 10 * maxKeys)
     expect(store.size).toBe(maxKeys)
-    // Keeping what the second half brought (100,000 keys at 60 bytes and their text) would be 8 MB and more.
+    // Keeping the second half (100,000 keys of 60 bytes and their strings) would need 8 MB and more.
     expect((await memoryInUse()) - halfWay).toBeLessThan(3 * MB)
   })
 })
@@ -178,7 +178,7 @@ describe('a full store', () => {
     expect(limiter.peek('young and light').remaining).toBe(10)
   })
 
-  test('prefers a rested key to any in use', () => {
+  test('forgets a full key before any key in use', () => {
     const { clock, limiter } = setUp({ limit: 10, window: '10s' }, { maxKeys: 3 })
     limiter.tryAcquire('rested', { cost: 2 })
     clock.advance('2s')
@@ -189,7 +189,7 @@ describe('a full store', () => {
     expect(limiter.peek('heavy').remaining).toBe(1)
   })
 
-  test("with onFull 'refuse' refuses a new key while all held are refused, and forgets none", () => {
+  test("with onFull 'refuse' refuses a new key while all stored keys are being refused, and forgets none", () => {
     const keys = ['a', 'b', 'c', 'd']
     const { clock, store, limiter } = setUp({ limit: 1, window: '1m' }, { maxKeys: 4, onFull: 'refuse' })
     for (const key of keys) {
@@ -216,7 +216,7 @@ describe('a full store', () => {
     for (const key of ['b', 'c', 'd', 'new']) expect(limiter.peek(key).allowed).toBe(false)
   })
 
-  test("with onFull 'refuse' serves the keys it holds", () => {
+  test("with onFull 'refuse' serves the stored keys", () => {
     const { limiter } = setUp({ limit: 2, window: '1m' }, { maxKeys: 2, onFull: 'refuse' })
     limiter.tryAcquire('a', { cost: 2 })
     limiter.tryAcquire('b', { cost: 2 })
@@ -227,7 +227,7 @@ describe('a full store', () => {
     expect(limiter.tryAcquire('new').allowed).toBe(true)
   })
 
-  test("with onFull 'refuse' still forgets a key that is not refused", () => {
+  test("with onFull 'refuse' still forgets a key that is not being refused", () => {
     const { store, limiter } = setUp({ limit: 2, window: '1m' }, { maxKeys: 2, onFull: 'refuse' })
     limiter.tryAcquire('a', { cost: 2 })
     limiter.tryAcquire('b', { cost: 1 })
@@ -237,7 +237,7 @@ describe('a full store', () => {
     expect(limiter.peek('b').remaining).toBe(2)
   })
 
-  test("the wait of a key refused by onFull 'refuse' is kept: refused before it, granted at it", () => {
+  test("a new key refused by onFull 'refuse' is granted at its retryAfterMs and not before", () => {
     const { clock, limiter } = setUp({ limit: 2, window: '1m' }, { maxKeys: 2, onFull: 'refuse' })
     limiter.tryAcquire('a', { cost: 2 })
     limiter.tryAcquire('b', { cost: 2 })
@@ -248,7 +248,7 @@ describe('a full store', () => {
     expect(limiter.tryAcquire('new').allowed).toBe(true)
   })
 
-  test("the wait of a key refused by onFull 'refuse' is kept by a store of many keys: granted at it", () => {
+  test("a new key refused by onFull 'refuse' in a store of many keys is granted at its retryAfterMs", () => {
     const { clock, store, limiter } = setUp({ limit: 1, window: '1h' }, { maxKeys: 100, onFull: 'refuse' })
     for (let i = 0; i < 100; i++) {
       limiter.tryAcquire(`key ${i}`)
@@ -262,14 +262,14 @@ describe('a full store', () => {
     expect(limiter.tryAcquire('new').allowed).toBe(true)
   })
 
-  test("peek says what tryAcquire would answer, also to a new key under onFull 'refuse'", () => {
+  test("peek returns the decision of tryAcquire, also for a new key under onFull 'refuse'", () => {
     const { limiter } = setUp({ limit: 1, window: '1m' }, { maxKeys: 1, onFull: 'refuse' })
     limiter.tryAcquire('a')
     const peeked = limiter.peek('new')
     expect(peeked.toJSON()).toEqual(limiter.tryAcquire('new').toJSON())
   })
 
-  test('forgets a refused key by default and says so once, with a code', async () => {
+  test('forgets a refused key by default, and warns once with a code', async () => {
     // A fresh copy of the modules: the warning is given once per process.
     vi.resetModules()
     const fresh = await import('@sluice/core')
@@ -293,7 +293,7 @@ describe('a full store', () => {
   })
 })
 
-describe('forgetting rested keys', () => {
+describe('forgetting full keys', () => {
   test.each([
     { name: 'a window of a minute: a minute after they came to rest', window: '1m', keptMs: 120_000 },
     { name: 'a window below a second: a second after they came to rest', window: '100ms', keptMs: 1100 },
@@ -308,7 +308,7 @@ describe('forgetting rested keys', () => {
     expect(store.size).toBe(0)
   })
 
-  test('keys in use stay when others go', () => {
+  test('keeps the keys in use', () => {
     const { clock, store, limiter } = setUp({ limit: 2, window: '1s' })
     for (let i = 0; i < 300; i++) limiter.tryAcquire(`key ${i}`)
     limiter.reserve('busy', { cost: 2 })
@@ -320,7 +320,7 @@ describe('forgetting rested keys', () => {
     expect(limiter.peek('busy').balance).toBe(-1)
   })
 
-  test('comes with new keys as with old ones: a stream of keys seen once does not pile up', () => {
+  test('keeps up with a stream of keys that are used once', () => {
     const { clock, store, limiter } = setUp({ limit: 1, window: '1s' })
     let most = 0
     for (let i = 0; i < 100_000; i++) {
@@ -328,13 +328,13 @@ describe('forgetting rested keys', () => {
       clock.advance(1)
       most = Math.max(most, store.size)
     }
-    // 2,000 keys are younger than a rest and a window; a round of the sweeper adds at most a part of those.
+    // 2,000 keys are younger than the time to refill and a window. One round of the sweep adds at most a part of those.
     expect(most).toBeGreaterThanOrEqual(2000)
     expect(most).toBeLessThan(4000)
   })
 
-  test('is done by calls and without timers', () => {
-    // In one turn of the event loop, so that nobody else's timer comes or goes.
+  test('happens during calls, without timers', () => {
+    // In one turn of the event loop, so that no other timer starts or ends.
     const timersBefore = process.getActiveResourcesInfo().length
     const { clock, store, limiter } = setUp({ limit: 1, window: '1s' })
     for (let i = 0; i < 100; i++) limiter.reserve(`key ${i}`)
@@ -347,7 +347,7 @@ describe('forgetting rested keys', () => {
     expect(process.getActiveResourcesInfo().length).toBe(timersBefore)
   })
 
-  test('100,000 keys are gone with one sweep two windows later (S42, nestjs/throttler#2665)', () => {
+  test('one sweep forgets 100,000 keys two windows later (S42, nestjs/throttler#2665)', () => {
     const { clock, store, limiter } = setUp({ limit: 1, window: '1m' })
     for (let i = 0; i < 100_000; i++) limiter.tryAcquire(`key ${i}`)
     expect(store.size).toBe(100_000)
@@ -358,7 +358,7 @@ describe('forgetting rested keys', () => {
     expect(store.size).toBe(0)
   })
 
-  test('gives the memory back', async () => {
+  test('frees the memory', async () => {
     const { clock, store, limiter } = setUp({ limit: 1, window: '1m' })
     limiter.tryAcquire('first')
     const before = await memoryInUse()
@@ -370,7 +370,7 @@ describe('forgetting rested keys', () => {
     expect(limiter.peek('first').remaining).toBe(1)
   })
 
-  test('a swept key answers as it would have', () => {
+  test('does not change the decisions for a forgotten key', () => {
     const { clock, store, limiter } = setUp({ limit: 3, window: '3s' })
     limiter.tryAcquire('ann', { cost: 3 })
     clock.advance('1m')
@@ -397,16 +397,16 @@ describe('keys', () => {
   const long = 'x'.repeat(128)
   const alike: readonly (readonly [string, readonly string[]])[] = [
     [
-      'of 128 bytes and of more',
+      'up to and above 128 bytes',
       [long, `${long}x`, `${long}y`, `y${long}`, long.repeat(1000), `${long.repeat(1000)}x`],
     ],
     [
-      'of many bytes a character',
+      'with several bytes a character',
       ['é'.repeat(64), 'é'.repeat(65), 'é'.repeat(66), '水'.repeat(42), '水'.repeat(43), '😀'.repeat(33)],
     ],
-    ['in another normal form', [`${long}\u00e9`, `${long}e\u0301`, '\u00e9', 'e\u0301']],
+    ['in different Unicode normal forms', [`${long}\u00e9`, `${long}e\u0301`, '\u00e9', 'e\u0301']],
     [
-      'of lone surrogates',
+      'with lone surrogates',
       [
         '\ud800',
         '\ud801',
@@ -422,9 +422,9 @@ describe('keys', () => {
       'that start with NUL',
       ['\0', '\0\0', '\0a', 'a', 'a\0', '\0\ud800', '\0\ud801', '\0\ufffd', `\0${long}`, `\0${long}x`],
     ],
-    ['with blanks and signs', [' ', '  ', 'a ', ' a', 'a\n', 'a:b', 'a:b:', ':', '{a}', '%00']],
+    ['with spaces and punctuation', [' ', '  ', 'a ', ' a', 'a\n', 'a:b', 'a:b:', ':', '{a}', '%00']],
   ]
-  test.each(alike)('%s are distinct', (_, keys) => {
+  test.each(alike)('keys %s are distinct', (_, keys) => {
     const { store, limiter } = setUp({ limit: keys.length, window: '1m' })
     keys.forEach((key, index) => {
       limiter.tryAcquire(key, { cost: index + 1 })
@@ -449,7 +449,7 @@ describe('keys', () => {
     expect(limiter.tryAcquire(key).allowed).toBe(true)
   })
 
-  test('nobody can spell a key that is held as the hash of another', () => {
+  test('no key collides with the stored hash of a longer key', () => {
     const { store, limiter } = setUp({ limit: 1, window: '1m' })
     const lookedUp: unknown[] = []
     const set = vi.spyOn(Map.prototype, 'set').mockImplementation(function (
@@ -471,7 +471,7 @@ describe('keys', () => {
     expect(store.size).toBe(2)
   })
 
-  test('any two different texts are two keys', () => {
+  test('any two different strings are two keys', () => {
     const text = fc.oneof(
       fc.string({ unit: 'binary', minLength: 1, maxLength: 200 }),
       fc.string({ unit: fc.constantFrom('\0', 'a', '\ud800', '\udc00', 'é'), minLength: 1, maxLength: 60 }),
@@ -486,9 +486,9 @@ describe('keys', () => {
     )
   })
 
-  test('a key cut out of a long text does not keep that text', async () => {
+  test('a key sliced from a long string does not keep that string in memory', async () => {
     const texts = 60
-    /** A megabyte, and twenty characters of it. */
+    /** Twenty characters, sliced from a string of about a megabyte. */
     const cutKey = (number: number) => {
       const header = Buffer.alloc(MB - 20_000, 'h')
       header.write(String(number).padStart(20, '0'), 1000, 'latin1')
@@ -503,7 +503,7 @@ describe('keys', () => {
     expect(grownBy).toBeLessThan(5 * MB)
     expect(limiter.peek('7'.padStart(20, '0')).allowed).toBe(false)
 
-    // The same keys held as they come do keep the texts: the measure measures.
+    // A check of the measurement: the same slices, stored as they are, do keep the long strings.
     const pieces = Array.from({ length: texts }, (_, i) => cutKey(i))
     expect((await memoryInUse()) - before).toBeGreaterThan((texts / 2) * MB)
     expect(pieces.length).toBe(texts)
@@ -511,7 +511,7 @@ describe('keys', () => {
 })
 
 describe('a store full of keys, some of them being refused', () => {
-  /** Ten keys of two permits an hour, of which each has taken what is said. */
+  /** A full store with a limit of two permits an hour. Key number `i` has taken `taken[i]` permits. */
   function full(taken: readonly number[], onFull: 'forget' | 'refuse') {
     const { clock, limiter } = setUp({ limit: 2, window: '1h' }, { maxKeys: taken.length, onFull })
     const keys = taken.map((_, index) => `k${index}`)
@@ -521,7 +521,7 @@ describe('a store full of keys, some of them being refused', () => {
 
   const MIXED = [1, 1, 1, 1, 1, 2, 2, 2, 2, 2]
 
-  test('peek of a new key says what tryAcquire then answers', () => {
+  test('peek of a new key returns the decision of tryAcquire', () => {
     for (const taken of [MIXED, MIXED.toReversed(), MIXED.map(() => 2)]) {
       const { limiter } = full(taken, 'refuse')
       const { allowed, waitMs } = limiter.peek('new')
@@ -529,14 +529,14 @@ describe('a store full of keys, some of them being refused', () => {
     }
   })
 
-  test('peek of a new key changes nothing about who is forgotten', () => {
+  test('peek of a new key does not change which key is forgotten', () => {
     const [looked, other] = [full(MIXED, 'forget'), full(MIXED, 'forget')]
     looked.limiter.peek('new')
     for (const { limiter } of [looked, other]) limiter.tryAcquire('new')
     expect(looked.remaining()).toEqual(other.remaining())
   })
 
-  test('a key refused is refused until it was told to come back, and then passes', () => {
+  test('a refused new key is refused until its retryAfterMs, and then granted', () => {
     const { clock, limiter } = full([2, 2, 2, 2, 2, 1, 1, 1, 1, 1], 'refuse')
     const { allowed, retryAfterMs } = limiter.tryAcquire('new')
     expect(allowed).toBe(false)
@@ -549,7 +549,7 @@ describe('a store full of keys, some of them being refused', () => {
 })
 
 describe('two limiters on one store', () => {
-  test('honour each their own window (S20, express-rate-limit#326)', () => {
+  test('keep their own windows (S20, express-rate-limit#326)', () => {
     const clock = manualClock()
     const store = memoryStore()
     const second = createLimiter(tokenBucket({ limit: 1, window: '1s' }), { store, clock, name: 'second' })
@@ -566,7 +566,7 @@ describe('two limiters on one store', () => {
     expect([second.peek('ann').limit, hour.peek('ann').limit]).toEqual([9, 1])
   })
 
-  test('do not meet in a key made of both names (S30, rate-limiter-flexible 11.2.0)', () => {
+  test('share no count if their joined names and keys are equal (S30, rate-limiter-flexible 11.2.0)', () => {
     const clock = manualClock()
     const store = memoryStore()
     const pairs = [
@@ -586,7 +586,7 @@ describe('two limiters on one store', () => {
   })
 })
 
-test('checks do not keep the async context they are made in (S40, nestjs/throttler#2629)', async () => {
+test('calls do not keep their async context in memory (S40, nestjs/throttler#2629)', async () => {
   const { store, limiter } = setUp({ limit: 10, window: '1h' })
   const context = new AsyncLocalStorage<object>()
   const contexts: WeakRef<object>[] = []
@@ -599,7 +599,7 @@ test('checks do not keep the async context they are made in (S40, nestjs/throttl
     })
   }
   for (let i = 0; i < 10_000; i++) check(i)
-  // A WeakRef holds on until the end of its turn.
+  // A WeakRef keeps its object until the end of the turn.
   await nextTurn()
   collectGarbage()
   await nextTurn()
@@ -612,7 +612,7 @@ test('checks do not keep the async context they are made in (S40, nestjs/throttl
 describe('slots', () => {
   const LANES = 2
 
-  /** Takes as the ledger does: a slot in use has its key. */
+  /** Takes a slot and sets its key, as the ledger does. */
   function take(slots: Slots): number {
     const slot = slots.take()
     pageOf(slots, slot).keys[slot % PAGE_SLOTS] = `key ${slot}`
@@ -629,7 +629,7 @@ describe('slots', () => {
     return Array.from({ length: count }, () => take(slots))
   }
 
-  test('come from the lowest page first, each once', () => {
+  test('are taken from the lowest page first, each once', () => {
     const slots = new Slots(LANES)
     const taken = takeMany(slots, 2 * PAGE_SLOTS + 1)
     expect(new Set(taken).size).toBe(taken.length)
@@ -638,7 +638,7 @@ describe('slots', () => {
     expect(pageOf(slots, 0).state.length).toBe(PAGE_SLOTS * LANES)
   })
 
-  test('given back are taken again before new ones, in the lowest page with room', () => {
+  test('are taken again after they are given back, from the lowest page with free slots', () => {
     const slots = new Slots(LANES)
     takeMany(slots, 2 * PAGE_SLOTS + 10)
     const freed = [2 * PAGE_SLOTS + 3, PAGE_SLOTS + 7, 5, PAGE_SLOTS + 8]
@@ -650,7 +650,7 @@ describe('slots', () => {
     expect(again[4]).toBe(2 * PAGE_SLOTS + 10)
   })
 
-  test('an empty page is given back, at the end and in between', () => {
+  test('of an empty page are freed, at the end and in between', () => {
     const slots = new Slots(LANES)
     const taken = takeMany(slots, 4 * PAGE_SLOTS)
     for (const slot of taken.slice(PAGE_SLOTS, 2 * PAGE_SLOTS)) slots.giveBack(slot)
@@ -662,7 +662,7 @@ describe('slots', () => {
     expect(take(slots)).toBe(0)
   })
 
-  test('one empty page is kept for a key that comes and goes at the edge of a page', () => {
+  test('keep one empty page, so that a key at the edge of a page does not allocate again and again', () => {
     const slots = new Slots(LANES)
     takeMany(slots, PAGE_SLOTS)
     const edge = take(slots)
@@ -675,7 +675,7 @@ describe('slots', () => {
     }
   })
 
-  test('random taking and giving back never hands out a slot twice nor leaves an empty page', () => {
+  test('are never used twice and leave no empty page, for random calls', () => {
     const act = fc.oneof(
       fc.record({ take: fc.integer({ min: 1, max: 3000 }) }),
       fc.record({
@@ -704,7 +704,7 @@ describe('slots', () => {
             for (let i = 0; i < step.take; i++) {
               const slot = take(slots)
               if (held.has(slot) || roomBelow(slot)) faults++
-              // Whatever the owner writes must not matter to the book-keeping of others.
+              // Values that the owner of a slot writes must not affect other slots.
               pageOf(slots, slot).state.fill(
                 -7,
                 (slot % PAGE_SLOTS) * LANES,
@@ -735,7 +735,7 @@ describe('slots', () => {
     )
   })
 
-  test('take little memory for few keys, and keep their lanes as they become many', () => {
+  test('take little memory for few keys, and keep their lanes as the store grows', () => {
     const slots = new Slots(LANES)
     const taken = [slots.take()]
     expect(slots.pages[0]?.state.byteLength).toBeLessThan(4096)
@@ -756,7 +756,7 @@ describe('slots', () => {
   })
 
   describe('the cursor', () => {
-    test('passes every slot in use within a round, and none that is free', () => {
+    test('visits every slot in use within a round, and no free one', () => {
       fc.assert(
         fc.property(
           fc.array(fc.boolean(), { minLength: 1, maxLength: 60 }),
@@ -775,7 +775,7 @@ describe('slots', () => {
             for (let i = 0; i < movesBefore; i++) cursor.move(slots.pages, perMove, () => false)
             const visited = new Set<number>()
             let wrongPages = 0
-            // A whole round, and one more because the first may start in the middle of a page.
+            // A whole round and one more move, because the first may start in the middle of a page.
             for (let i = 0; i <= Math.ceil(taken.length / perMove); i++) {
               let visits = 0
               cursor.move(slots.pages, perMove, (page, slot) => {
@@ -787,7 +787,7 @@ describe('slots', () => {
               expect(visits).toBeLessThanOrEqual(perMove)
             }
             expect(wrongPages).toBe(0)
-            // As arrays: comparing sets of this size takes seconds.
+            // Compares arrays, because comparing sets of this size takes seconds.
             expect([...visited].sort((a, b) => a - b)).toEqual([...inUse])
           },
         ),
@@ -795,7 +795,7 @@ describe('slots', () => {
       )
     })
 
-    test('stops where it is told to and goes on behind', () => {
+    test('stops if the callback returns true, and continues behind that slot', () => {
       const slots = new Slots(LANES)
       takeMany(slots, 10)
       const cursor = new Cursor()
@@ -808,7 +808,7 @@ describe('slots', () => {
       expect(visited).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1])
     })
 
-    test('ends when there is nothing to pass, and finds its way when pages have gone', () => {
+    test('ends if there are no slots, and continues after pages were removed', () => {
       const slots = new Slots(LANES)
       const cursor = new Cursor()
       const visited: number[] = []
@@ -828,7 +828,7 @@ describe('slots', () => {
       expect(new Set(visited)).toEqual(new Set([0]))
     })
 
-    test('may give back what it visits', () => {
+    test('allows the callback to give back the visited slot', () => {
       const slots = new Slots(LANES)
       takeMany(slots, 3 * PAGE_SLOTS)
       const cursor = new Cursor()

@@ -14,7 +14,7 @@ import { unhandledDuring } from '../support/scripted-store.js'
 
 const BUCKET = tokenBucket({ limit: 2, window: '1s' })
 
-/** A store with an `open` of any kind. */
+/** A store with the given `open`. */
 function storeWith(open: (spec: LedgerSpec) => unknown): AsyncStore {
   return { async: true, open: open as AsyncStore['open'] }
 }
@@ -24,7 +24,7 @@ const INVALID: readonly (readonly [string, (spec: LedgerSpec) => unknown])[] = [
   ['rejects', () => Promise.reject(new Error('the server is down'))],
   ['returns nothing', () => {}],
   ['returns null', () => null],
-  ['returns no ledger', () => ({})],
+  ['returns an object that is not a ledger', () => ({})],
 ]
 
 function unguarded(spec: LedgerSpec): Ledger<true> {
@@ -32,7 +32,7 @@ function unguarded(spec: LedgerSpec): Ledger<true> {
 }
 
 describe('a store whose open', () => {
-  test.each(INVALID)('%s is an error when the limiter is made', async (_, open) => {
+  test.each(INVALID)('%s makes createLimiter throw', async (_, open) => {
     const store = storeWith(open)
     const expected = expect.objectContaining({ code: 'SLUICE_INVALID_OPTION', option: 'store' })
     const unhandled = await unhandledDuring(async () => {
@@ -43,16 +43,19 @@ describe('a store whose open', () => {
     expect(unhandled).toEqual([])
   })
 
-  test.each([[new Error('no connection')], ['no connection'], [undefined]])('throws %o', cause => {
-    const store = storeWith(() => {
-      throw cause
-    })
-    expect(() => createLimiter(BUCKET, { store })).toThrow(
-      expect.objectContaining({ code: 'SLUICE_STORE_ERROR', option: 'store', cause }),
-    )
-  })
+  test.each([[new Error('no connection')], ['no connection'], [undefined]])(
+    'throws %o makes createLimiter throw SLUICE_STORE_ERROR',
+    cause => {
+      const store = storeWith(() => {
+        throw cause
+      })
+      expect(() => createLimiter(BUCKET, { store })).toThrow(
+        expect.objectContaining({ code: 'SLUICE_STORE_ERROR', option: 'store', cause }),
+      )
+    },
+  )
 
-  test('throws an error with a code of its own throws that error', () => {
+  test('throws an error with its own code makes createLimiter throw that error', () => {
     const error = Object.assign(new Error('taken'), { code: 'SLUICE_NAME_TAKEN' })
     const store = storeWith(() => {
       throw error
@@ -60,7 +63,7 @@ describe('a store whose open', () => {
     expect(() => createLimiter(BUCKET, { store })).toThrow(error)
   })
 
-  test('returns an asynchronous ledger without a guard is an error that names the guard', () => {
+  test('returns an asynchronous ledger without guarded() makes createLimiter throw an error that names guarded()', () => {
     const store = storeWith(unguarded)
     expect(() => createLimiter(BUCKET, { store })).toThrow(/guarded\(ledger, spec\) of @sluice\/core\/store/)
     expect(() => createLimiter(BUCKET, { store })).toThrow(
@@ -78,7 +81,7 @@ describe('a store whose open', () => {
 })
 
 describe('a guarded ledger', () => {
-  test('opened without a limiter throws its failures, and reports them to nobody', async () => {
+  test('opened without a limiter throws store errors, and does not report them', async () => {
     const spec = { name: 'alone', algorithm: BUCKET, clock: { nowUs: () => 0 } }
     const ledger = guarded(
       laterLedger(memoryStore().open(spec), () => Promise.reject(new Error('down'))),

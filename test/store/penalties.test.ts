@@ -17,7 +17,7 @@ const SECOND = 1_000_000
 const HOUR = 3600 * SECOND
 const DAY = 24 * HOUR
 
-// Full stores warn, once in a process.
+// A full store warns once per process.
 beforeEach(() => {
   vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
 })
@@ -25,7 +25,7 @@ afterEach(() => {
   vi.restoreAllMocks()
 })
 
-/** The keys of a limiter; without a limit, so that only penalties refuse. */
+/** A ledger. It is unlimited by default, so that only penalties refuse. */
 function open(algorithm: Algorithm = unlimited(), options: MemoryStoreOptions = {}) {
   const clock = manualClock()
   const store = memoryStore(options)
@@ -37,7 +37,7 @@ function open(algorithm: Algorithm = unlimited(), options: MemoryStoreOptions = 
     ledger,
     peek: (key = 'key') => ledger.decide(key, 1, 0, false),
     take: (key = 'key') => ledger.decide(key, 1, 0, true),
-    /** Sets the clock to a time since the start. */
+    /** Sets the clock to `us` microseconds after the start. */
     at: (us: number) => clock.set((startUs + us) / 1000),
   }
 }
@@ -50,12 +50,12 @@ function isBlocked({ allowed, code }: Decision): boolean {
   return !allowed && code === 'SLUICE_BLOCKED'
 }
 
-/** A refusal at a second, and for how many seconds the key is blocked then. */
+/** A refusal at `atSecond`, after which the key is blocked for `blockedFor` seconds. */
 type Row = readonly [atSecond: number, blockedFor: number]
 
 const TABLES: readonly (readonly [rule: string, ladder: Ladder, rows: readonly Row[]])[] = [
   [
-    'so many refusals block for the first step',
+    'blocks for the first step after the given number of refusals',
     ladder(3, 10),
     [
       [0, 0],
@@ -64,7 +64,7 @@ const TABLES: readonly (readonly [rule: string, ladder: Ladder, rows: readonly R
     ],
   ],
   [
-    'as many more block for the next, and the last step repeats',
+    'blocks for the next step after as many again, and repeats the last step',
     ladder(2, 10, 60),
     [
       [0, 0],
@@ -78,7 +78,7 @@ const TABLES: readonly (readonly [rule: string, ladder: Ladder, rows: readonly R
     ],
   ],
   [
-    'after one refusal each one blocks',
+    'blocks at every refusal if the number is 1',
     ladder(1, 1, 2, 4),
     [
       [0, 1],
@@ -89,7 +89,7 @@ const TABLES: readonly (readonly [rule: string, ladder: Ladder, rows: readonly R
     ],
   ],
   [
-    'a refusal of a blocked key changes nothing',
+    'does not count refusals of a blocked key',
     ladder(2, 10, 60),
     [
       [0, 0],
@@ -102,7 +102,7 @@ const TABLES: readonly (readonly [rule: string, ladder: Ladder, rows: readonly R
     ],
   ],
   [
-    'refusals are forgotten the longest step after the last of them',
+    'forgets refusals when the longest step has passed since the last one',
     ladder(3, 10, 60),
     [
       [0, 0],
@@ -111,7 +111,7 @@ const TABLES: readonly (readonly [rule: string, ladder: Ladder, rows: readonly R
     ],
   ],
   [
-    'and not a microsecond later',
+    'forgets refusals not a microsecond later',
     ladder(2, 10, 60),
     [
       [0, 0],
@@ -121,7 +121,7 @@ const TABLES: readonly (readonly [rule: string, ladder: Ladder, rows: readonly R
     ],
   ],
   [
-    'a block is remembered for the longest step after its end',
+    'remembers a block for the longest step after its end',
     ladder(1, 10, 60),
     [
       [0, 10],
@@ -129,7 +129,7 @@ const TABLES: readonly (readonly [rule: string, ladder: Ladder, rows: readonly R
     ],
   ],
   [
-    'and not a microsecond longer',
+    'remembers a block not a microsecond longer',
     ladder(1, 10, 60),
     [
       [0, 10],
@@ -140,7 +140,7 @@ const TABLES: readonly (readonly [rule: string, ladder: Ladder, rows: readonly R
     ],
   ],
   [
-    'the longest step counts, wherever on the ladder it is',
+    'remembers for the longest step, wherever it is on the ladder',
     ladder(1, 60, 10),
     [
       [0, 60],
@@ -150,7 +150,7 @@ const TABLES: readonly (readonly [rule: string, ladder: Ladder, rows: readonly R
     ],
   ],
   [
-    'a refusal in between keeps the blame alive',
+    'remembers earlier refusals longer after another refusal',
     ladder(2, 10, 60),
     [
       [0, 0],
@@ -162,7 +162,7 @@ const TABLES: readonly (readonly [rule: string, ladder: Ladder, rows: readonly R
 ]
 
 describe('a ladder', () => {
-  // Among many keys a sweep seldom comes by.
+  // With many keys, a sweep seldom reaches this one.
   describe.each([
     ['alone', 0],
     ['among many', 500],
@@ -179,14 +179,14 @@ describe('a ladder', () => {
     })
   })
 
-  test('is one for each key', () => {
+  test('counts each key separately', () => {
     const { ledger, peek } = open()
     for (const key of ['ann', 'bob']) expect(ledger.strike(key, ladder(2, 10))).toBe(0)
     expect(ledger.strike('ann', ladder(2, 10))).toBe(10 * SECOND)
     expect([peek('ann').allowed, peek('bob').allowed]).toEqual([false, true])
   })
 
-  test('that changes counts what it finds', () => {
+  test('that is changed keeps the refusals counted before', () => {
     const { ledger, clock } = open()
     ledger.strike('key', ladder(5, 60))
     ledger.strike('key', ladder(5, 60))
@@ -211,14 +211,14 @@ describe('a ladder', () => {
     expect(ledger.strike('key', ladder(2, 10, 60))).toBe(10 * SECOND)
   })
 
-  test('goes on under another algorithm', () => {
+  test('is kept after an update to another algorithm', () => {
     const { ledger } = open(tokenBucket({ limit: 5, window: '1s' }))
     ledger.strike('key', ladder(2, 10))
     ledger.update(slidingLog({ limit: 5, window: '1s' }))
     expect(ledger.strike('key', ladder(2, 10))).toBe(10 * SECOND)
   })
 
-  test('charges nothing', () => {
+  test('takes no permits', () => {
     const { ledger, peek } = open(tokenBucket({ limit: 5, window: '1h' }))
     ledger.decide('key', 2, 0, true)
     const before = peek().toJSON()
@@ -228,7 +228,7 @@ describe('a ladder', () => {
   })
 })
 
-describe('a block by hand on a ladder', () => {
+describe('a block by block() on a ladder', () => {
   test('refuses, and refusals while it lasts do not count', () => {
     const { ledger, clock } = open()
     ledger.strike('key', ladder(2, 10, 60))
@@ -238,14 +238,14 @@ describe('a block by hand on a ladder', () => {
     expect(ledger.strike('key', ladder(2, 10, 60))).toBe(10 * SECOND)
   })
 
-  test('is no step of the ladder', () => {
+  test('does not count as a step of the ladder', () => {
     const { ledger, clock } = open()
     ledger.block('key', 10 * SECOND)
     clock.advance('10s')
     expect(ledger.strike('key', ladder(1, 10, 60))).toBe(10 * SECOND)
   })
 
-  test('that is longer than a step stays, one that is shorter does not cut it', () => {
+  test('stays if it is longer than a step, and does not shorten a longer step', () => {
     const { ledger, at, peek } = open()
     ledger.strike('key', ladder(1, 10))
     ledger.block('key', 5 * SECOND)
@@ -258,7 +258,7 @@ describe('a block by hand on a ladder', () => {
     expect(peek().allowed).toBe(true)
   })
 
-  test('does not make the ladder forget earlier', () => {
+  test('does not make the ladder forget sooner', () => {
     const { ledger, at } = open()
     ledger.strike('key', ladder(1, 10, 60))
     ledger.block('key', 20 * SECOND)
@@ -266,7 +266,7 @@ describe('a block by hand on a ladder', () => {
     expect(ledger.strike('key', ladder(1, 10, 60))).toBe(60 * SECOND)
   })
 
-  test('is a block: the ladder is forgotten the longest step after its end', () => {
+  test('keeps the ladder remembered for the longest step after its end', () => {
     const { ledger, at } = open()
     ledger.strike('key', ladder(1, 10, 60))
     ledger.block('key', 100 * SECOND)
@@ -291,7 +291,7 @@ describe('the ladder of random refusals', () => {
   test.each([
     ['without a limit', unlimited()],
     ['with a limit', tokenBucket({ limit: 3, window: 0.05 })],
-  ])('is that of a list of all refusals that count, %s', (_, algorithm) => {
+  ])('blocks like a simple list of all counted refusals, %s', (_, algorithm) => {
     fc.assert(
       fc.property(ladders, acts, (ladder, acts) => {
         const { clock, store, ledger, peek, take } = open(algorithm)
@@ -319,7 +319,7 @@ describe('the ladder of random refusals', () => {
     )
   })
 
-  test('keys do not touch each other', () => {
+  test('is independent for each key', () => {
     const keys = fc.constantFrom('a', 'b', '__proto__', 'constructor', 'x'.repeat(200), 'x'.repeat(201))
     const struck = fc.array(fc.record({ key: keys, gapUs: fc.nat(20) }), { maxLength: 80 })
     fc.assert(
@@ -339,7 +339,7 @@ describe('the ladder of random refusals', () => {
   })
 })
 
-/** A ladder told from the list of its refusals: every so many of them a block, the n-th as long as the n-th step. */
+/** A simple model of a ladder, from the list of counted refusals. Every `after` of them start a block; the n-th block lasts the n-th step. */
 class ListOfRefusals {
   private readonly ladder: Ladder
   private counted: number[] = []
@@ -364,7 +364,7 @@ class ListOfRefusals {
     this.counted = []
   }
 
-  /** When the last block ends, or has ended. */
+  /** When the last block ends or ended. */
   private endUs(): number {
     const { after, stepsUs } = this.ladder
     const blocks = Math.floor(this.counted.length / after)
@@ -391,7 +391,7 @@ describe('a clock that goes back', () => {
     for (const key of ['hand', 'ladder']) expect(peek(key).allowed).toBe(true)
   })
 
-  test('does not sweep a block away, nor shorten it by another', () => {
+  test('does not let a sweep or another block shorten a block', () => {
     const { store, ledger, at, peek } = open()
     at(100 * SECOND)
     ledger.block('key', 10 * SECOND)
@@ -412,7 +412,7 @@ describe('a clock that goes back', () => {
     expect(ledger.strike('key', ladder(3, 60))).toBe(60 * SECOND)
   })
 
-  test('and comes again does not make the ladder forget earlier', () => {
+  test('and then forward again does not make the ladder forget sooner', () => {
     const { ledger, at } = open()
     at(100 * SECOND)
     ledger.strike('key', ladder(3, 60))
@@ -422,7 +422,7 @@ describe('a clock that goes back', () => {
     expect(ledger.strike('key', ladder(3, 60))).toBe(60 * SECOND)
   })
 
-  test('ends no block before its time, wherever it jumps', () => {
+  test('ends no block early, for any jumps', () => {
     const jump = fc.record({
       toUs: fc.nat(200),
       act: fc.constantFrom('strike', 'strike', 'block', 'peek', 'sweep' as const),
@@ -433,7 +433,7 @@ describe('a clock that goes back', () => {
         let untilUs = 0
         for (const { toUs, act } of jumps) {
           at(toUs)
-          // What has ended once need not come again with its time.
+          // A block that has ended need not apply again when the clock goes back.
           if (toUs >= untilUs) untilUs = 0
           let leftUs = 0
           if (act === 'block') {
@@ -481,7 +481,7 @@ describe.each(ON_FULL)('a store full of keys: onFull %s', onFull => {
     ['tokenBucket', tokenBucket({ limit: 2, window: '10s' })],
     ['slidingLog', slidingLog({ limit: 2, window: '10s' })],
     ['unlimited', unlimited()],
-  ])('maxKeys is a bound whatever is done with the keys of a %s', (_, algorithm) => {
+  ])('maxKeys is a bound for any calls on a %s', (_, algorithm) => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 8 }), acts, (maxKeys, acts) => {
         const { clock, store, ledger, take, peek } = open(algorithm, { maxKeys, onFull })
@@ -511,7 +511,7 @@ describe.each(ON_FULL)('a store full of keys: onFull %s', onFull => {
     )
   })
 
-  test('a key blocked by hand is blocked, though all the others are being refused', () => {
+  test('block() blocks a key even if all other keys are being refused', () => {
     const { store, ledger, take, peek } = open(tokenBucket({ limit: 1, window: '1h' }), {
       maxKeys: 4,
       onFull,
@@ -522,7 +522,7 @@ describe.each(ON_FULL)('a store full of keys: onFull %s', onFull => {
     expect(store.size).toBe(4)
   })
 
-  test('every one of as many blocks by hand as there is room for holds', () => {
+  test('keeps every block by block() that the store has room for', () => {
     const { store, ledger, take, peek } = open(tokenBucket({ limit: 1, window: '1h' }), {
       maxKeys: 8,
       onFull,
@@ -537,7 +537,7 @@ describe.each(ON_FULL)('a store full of keys: onFull %s', onFull => {
   test.each([
     ['shorter', ladder(1, 60)],
     ['longer', ladder(1, 2 * 86_400)],
-  ])('a key blocked by hand stays blocked in a flood of keys blocked for %s', (_, ladder) => {
+  ])('a key blocked by block() stays blocked in a flood of keys blocked for %s', (_, ladder) => {
     const { clock, store, ledger, take, peek } = open(tokenBucket({ limit: 1, window: '1h' }), {
       maxKeys: 8,
       onFull,
@@ -551,7 +551,7 @@ describe.each(ON_FULL)('a store full of keys: onFull %s', onFull => {
     expect(store.size).toBeLessThanOrEqual(8)
   })
 
-  test('a key blocked by hand stays blocked in a flood of new keys', () => {
+  test('a key blocked by block() stays blocked in a flood of new keys', () => {
     const { ledger, take, peek } = open(tokenBucket({ limit: 2, window: '1h' }), { maxKeys: 8, onFull })
     ledger.block('key', DAY)
     for (let i = 0; i < 200; i++) {
@@ -560,7 +560,7 @@ describe.each(ON_FULL)('a store full of keys: onFull %s', onFull => {
     }
   })
 
-  test('penalties leave room for the counts of keys, so that a limit goes on being one', () => {
+  test('penalties leave room for the counts of keys, so that the limit still applies', () => {
     const { ledger, take } = open(tokenBucket({ limit: 3, window: '1h' }), { maxKeys: 100, onFull })
     for (let i = 0; i < 1000; i++) {
       for (let ask = 0; ask < 4; ask++)
@@ -574,7 +574,7 @@ describe.each(ON_FULL)('a store full of keys: onFull %s', onFull => {
 })
 
 describe('a store full of penalties, some of them blocks', () => {
-  /** Ten keys: those at `blocked` are blocked, each an hour longer than the one before, the others have one refusal. */
+  /** Ten keys. The keys at `blocked` are blocked, each an hour longer than the one before. The others have one refusal. */
   function full(blocked: readonly number[]) {
     const opened = open(tokenBucket({ limit: 2, window: '1h' }), { maxKeys: 10, onFull: 'refuse' })
     for (let i = 0; i < 10; i++) {
@@ -591,13 +591,13 @@ describe('a store full of penalties, some of them blocks', () => {
     ['all', [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]],
   ]
 
-  test.each(MIXES)('peek of a new key says what tryAcquire then answers: %s blocked', (_, blocked) => {
+  test.each(MIXES)('peek of a new key returns the decision of tryAcquire: %s blocked', (_, blocked) => {
     const { peek, take } = full(blocked)
     const { allowed, waitMs } = peek('new')
     expect(take('new')).toMatchObject({ allowed, waitMs })
   })
 
-  test.each(MIXES)('a key refused passes when it was told to come back: %s blocked', (_, blocked) => {
+  test.each(MIXES)('a refused new key is granted at its retryAfterMs: %s blocked', (_, blocked) => {
     const { clock, take } = full(blocked)
     const { allowed, retryAfterMs } = take('new')
     if (allowed) return
@@ -608,7 +608,7 @@ describe('a store full of penalties, some of them blocks', () => {
     expect(take('new').allowed).toBe(true)
   })
 
-  test('refuses a new key rather than forget a block, when it was told to refuse', () => {
+  test("with onFull 'refuse' refuses a new key instead of forgetting a block", () => {
     const { ledger, take, peek } = full([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     for (let i = 0; i < 30; i++) expect(take(`new ${i}`).allowed).toBe(false)
     for (let i = 0; i < 30; i++) expect(ledger.strike(`new ${i}`, ladder(1, 10))).toBe(0)
@@ -616,7 +616,7 @@ describe('a store full of penalties, some of them blocks', () => {
     expect(ledger.forgotten).toBe(0)
   })
 
-  test('forgets the refusals first whose time is over first, and a block of a ladder before a block by hand', () => {
+  test('forgets the refusals that expire first, and a block of a ladder before a block by block()', () => {
     const { ledger, at, peek } = open(unlimited(), { maxKeys: 4 })
     ledger.block('hand', HOUR)
     ledger.strike('blocked', ladder(1, 3600))
@@ -635,7 +635,7 @@ describe('a store full of penalties, some of them blocks', () => {
     expect(['hand', 'b', 'c', 'd'].filter(key => !isBlocked(peek(key)))).toEqual([])
   })
 
-  test('counts and warns of what it forgets before its time', () => {
+  test('counts the penalties that it forgets early, and warns', () => {
     const { ledger, peek } = open(unlimited(), { maxKeys: 2 })
     for (const key of ['a', 'b', 'c']) ledger.strike(key, ladder(5, 60))
     expect(ledger.forgotten).toBe(1)
@@ -649,7 +649,7 @@ describe('a store full of penalties, some of them blocks', () => {
 })
 
 describe('sweeping', () => {
-  test('forgets blocks that are over, and refusals that are forgotten, at their time', () => {
+  test('forgets ended blocks and expired refusals on time', () => {
     const { store, ledger, at } = open()
     ledger.block('hand', 10 * SECOND)
     ledger.strike('refused', ladder(2, 10, 20))
@@ -671,7 +671,7 @@ describe('sweeping', () => {
     expect(ledger.forgotten).toBe(0)
   })
 
-  test('needs no calling', () => {
+  test('happens without sweep()', () => {
     const { clock, store, ledger, peek } = open(tokenBucket({ limit: 1, window: '1s' }))
     for (let i = 0; i < 100; i++) ledger.block(`key ${i}`, SECOND)
     expect(store.size).toBe(100)
@@ -680,7 +680,7 @@ describe('sweeping', () => {
     expect(store.size).toBe(0)
   })
 
-  test('goes on while new keys are blocked', () => {
+  test('continues while new keys are blocked', () => {
     const { clock, store, ledger } = open()
     for (let i = 0; i < 5000; i++) {
       ledger.block(`key ${i}`, 100_000)
@@ -691,7 +691,7 @@ describe('sweeping', () => {
 })
 
 describe('the keys of penalties', () => {
-  test('long keys are held as their hash, and told apart', () => {
+  test('long keys are stored as their hash, and stay distinct', () => {
     const { ledger, peek } = open()
     const set = vi.spyOn(Map.prototype, 'set')
     const long = 'x'.repeat(100_000)
@@ -728,7 +728,7 @@ describe('the keys of penalties', () => {
     },
   )
 
-  test('take no place when nothing is held against them', () => {
+  test('take no room in the store without a block or refusal', () => {
     const { store, ledger, take, peek } = open()
     peek('ann')
     take('ann')
@@ -747,7 +747,7 @@ describe('a ladder on a full store', () => {
     [100, 100],
     [2, 2],
     [1, 1],
-  ])('of %i keys grants %i clients no more than they are due', (maxKeys, clients) => {
+  ])('of %i keys grants %i clients no more than their limits', (maxKeys, clients) => {
     const clock = manualClock()
     const algorithm = tokenBucket({ limit: 5, window: '1h' })
     const ledger = memoryStore({ maxKeys }).open({ name: 'full', algorithm, clock })
@@ -761,7 +761,7 @@ describe('a ladder on a full store', () => {
     expect(granted).toBe(5 * clients)
   })
 
-  test('forgets refusals that have led to no block before it lifts a block by hand', () => {
+  test('forgets refusals without a block before it forgets a block by block()', () => {
     const clock = manualClock()
     const algorithm = tokenBucket({ limit: 1, window: '1h' })
     const ledger = memoryStore({ maxKeys: 100 }).open({ name: 'full', algorithm, clock })

@@ -15,7 +15,7 @@ const keys = fc.oneof(
 )
 
 describe('a key is stored', () => {
-  test('as it is up to 128 bytes of UTF-8, and as its SHA-256 hash beyond', () => {
+  test('unchanged up to 128 bytes of UTF-8, and as its SHA-256 hash above', () => {
     const lengths = { short: 0, long: 0 }
     fc.assert(
       fc.property(keys, key => {
@@ -30,12 +30,12 @@ describe('a key is stored', () => {
     expect(Math.min(lengths.short, lengths.long)).toBeGreaterThan(200)
   })
 
-  test('as another key than the hash of a long one', () => {
+  test('differently from the hash of a long key', () => {
     const hash = storedKeyOf('x'.repeat(129))
     expect(storedKeyOf(hash)).not.toBe(hash)
   })
 
-  test('as it is where node:crypto is missing', () => {
+  test('unchanged without node:crypto', () => {
     vi.spyOn(process, 'getBuiltinModule').mockReturnValue(undefined as never)
     const long = 'x'.repeat(10_000)
     for (const key of ['ann', long, `\0${'y'.repeat(43)}`]) expect(storedKeyOf(key)).toBe(key)

@@ -1,5 +1,6 @@
 import type { Booking } from '../algorithms/algorithm.js'
 import type { Decision } from '../algorithms/decision.js'
+import { check, take } from '../limiter/internal-verbs.js'
 import { keyOf, lineOf } from '../limiter/joint/combine.js'
 import {
   decideJointly,
@@ -140,8 +141,8 @@ export function createGuard<X extends Exchange>(options: HttpOptions<X>, host: H
   /** Takes permits that may be refunded, or with `countsAfter` only checks that they are available. */
   function charge({ rule, limiter, key, cost }: Ask<X>, conclude: Conclude): MaybePromise<Verdict> {
     const taken: MaybePromise<Booked> = rule.countsAfter
-      ? andThen<Decision, Booked>(limiter.check(key, cost), decision => ({ decision }))
-      : limiter.take(key, cost)
+      ? andThen<Decision, Booked>(check(limiter, key, cost), decision => ({ decision }))
+      : take(limiter, key, cost)
     return isPromise(taken)
       ? Promise.resolve(taken as PromiseLike<Booked>).then(
           ({ decision, booking }) => conclude(decision, booking),

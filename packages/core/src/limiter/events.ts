@@ -60,11 +60,6 @@ export function channelOf<Name extends keyof SluiceEvents>(name: Name): Channel<
   return diagnostics?.channel(name) ?? SILENT
 }
 
-/** Publishes a message if the channel has subscribers. */
-export function publish<Message>(channel: Channel<Message>, message: Message): void {
-  if (channel.hasSubscribers) channel.publish(message)
-}
-
 const SILENT = { hasSubscribers: false, publish: () => {} }
 
 const diagnostics = builtin<{ channel(name: string): Channel<unknown> }>('node:diagnostics_channel')

@@ -3,18 +3,18 @@ import type { Decision } from '../algorithms/decision.js'
 import type { Clock } from '../shared/clock.js'
 import { type Duration, spanToUs, waitToUs } from '../shared/duration.js'
 import { coded, invalid } from '../shared/errors.js'
-import { type Answer, andThen, type MaybePromise } from '../shared/maybe-promise.js'
+import { type Answer, andThen } from '../shared/maybe-promise.js'
 import { checkCost, checkKey, checkOptions, having, wholeNumber } from '../shared/validate.js'
 import { warnOnce } from '../shared/warnings.js'
-import type { Booked, Ladder, Ledger } from '../store/store.js'
+import type { Booked, Ledger } from '../store/store.js'
 import { noAnswer } from '../store/store-error.js'
-import { channelOf, publish } from './events.js'
+import { type Channel, channelOf } from './events.js'
 import type { AcquireOptions, Limiter, ReserveOptions, WaitOptions } from './limiter.js'
 import { LIMITER, LIMITER_VERSION } from './limiter-mark.js'
 import { isRateLimited } from './rate-limited-error.js'
 import { type Reservation, reservationOf } from './reservation.js'
 import type { LimiterStats } from './stats.js'
-import { type Room, WaitingRoom } from './waiting-room.js'
+import { type Room, type SharedWaitHooks, WaitingRoom } from './waiting-room.js'
 
 /** What a limiter has to know of its algorithm; the store applies the algorithm itself. */
 export type AlgorithmInfo = Pick<Algorithm, 'name' | 'policy' | 'bookable'>
@@ -28,6 +28,8 @@ export interface LimiterParts<Async extends boolean> {
   /** The longest wait of a call without a `maxWait` of its own; undefined for the algorithm's. */
   readonly maxWaitUs: number | undefined
   readonly bounds: { readonly maxQueue: number; readonly maxQueuePerKey: number }
+  /** How a combination tells its members that calls wait for them. */
+  readonly sharing?: SharedWaitHooks | undefined
 }
 
 /** A limiter over a ledger: checks arguments, lets calls wait, counts, and publishes events. */
@@ -39,20 +41,17 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   /** The limiters that this one combines; empty if it is not a combination. */
   readonly members: readonly LedgerLimiter<boolean>[] = []
   algorithm: AlgorithmInfo
+  readonly waitingRoom: WaitingRoom<Async>
+  /** The rooms of the calls that wait for this limiter together with others. */
+  readonly sharedRooms = new Set<Room>()
   readonly #isAsync: boolean
   readonly #maxWaitUs: number | undefined
-  protected readonly waitingRoom: WaitingRoom<Async>
-  /** How many calls wait for this limiter together with others, by key. */
-  readonly #sharing = new Map<string, number>()
-  #sharingAll = 0
-  /** The rooms of those calls. */
-  readonly #sharedRooms = new Set<Room>()
   #granted = 0
   #refused = 0
   #waited = 0
   #storeErrors = 0
 
-  constructor({ name, algorithm, ledger, clock, maxWaitUs, bounds }: LimiterParts<Async>) {
+  constructor({ name, algorithm, ledger, clock, maxWaitUs, bounds, sharing }: LimiterParts<Async>) {
     this.name = name
     this.algorithm = algorithm
     this.ledger = ledger
@@ -60,8 +59,15 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     this.bounds = bounds
     this.#isAsync = ledger.async
     this.#maxWaitUs = maxWaitUs
-    const bookable = () => this.algorithm.bookable
-    this.waitingRoom = new WaitingRoom({ name, clock, ledger, bookable, ...bounds, ...this.#roomHooks() })
+    this.waitingRoom = new WaitingRoom({
+      name,
+      clock,
+      ledger,
+      ...bounds,
+      ...sharing,
+      bookable: () => this.algorithm.bookable,
+      onWait: (key, cost, waitMs) => this.#publish(WAIT, { key, cost, waitMs }),
+    })
   }
 
   /** On the prototype, so that an object which spreads a limiter is not taken for one. */
@@ -71,10 +77,6 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
 
   get policy(): Policy {
     return this.algorithm.policy
-  }
-
-  get isClosed(): boolean {
-    return this.waitingRoom.closed
   }
 
   tryAcquire(key: string, options?: AcquireOptions): Answer<Async, Decision> {
@@ -117,7 +119,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   drain(key: string): Answer<Async, number> {
     checkKey(key)
     return andThen<Async, number, number>(this.ledger.drain(key), permits => {
-      publish(DRAIN, { limiter: this.name, key, permits })
+      this.#publish(DRAIN, { key, permits })
       return permits
     })
   }
@@ -125,20 +127,20 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   block(key: string, duration: Duration): Answer<Async, void> {
     checkKey(key)
     const forUs = spanToUs('block', duration)
-    return andThen<Async, void, void>(this.ledger.block(key, forUs), () => this.#keyBlocked(key, forUs))
+    return andThen<Async, void, void>(this.ledger.block(key, forUs), () => this.keyBlocked(key, forUs))
   }
 
   unblock(key: string): Answer<Async, void> {
     checkKey(key)
     return andThen<Async, void, void>(this.ledger.unblock(key), () => {
-      publish(UNBLOCK, { limiter: this.name, key })
+      this.#publish(UNBLOCK, { key })
     })
   }
 
   reset(key: string): Answer<Async, void> {
     checkKey(key)
     return andThen<Async, void, void>(this.ledger.reset(key), () => {
-      publish(RESET, { limiter: this.name, key })
+      this.#publish(RESET, { key })
       this.#rebook(key)
     })
   }
@@ -148,31 +150,29 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     return andThen<Async, void, void>(this.ledger.update(algorithm), () => {
       this.algorithm = algorithm
       const { name, policy } = algorithm
-      publish(UPDATE, { limiter: this.name, algorithm: name, policy })
+      this.#publish(UPDATE, { algorithm: name, policy })
       this.#rebook()
     })
   }
 
   stats(): LimiterStats {
-    const { name } = this
-    const { keys, forgotten } = this.ledger
-    const rooms: Room[] = [this.waitingRoom, ...this.#sharedRooms]
-    const waiting = rooms.reduce((sum, { occupied }) => sum + occupied, 0)
+    let waiting = this.waitingRoom.occupied
+    for (const { occupied } of this.sharedRooms) waiting += occupied
     return {
-      name,
+      name: this.name,
       granted: this.#granted,
       refused: this.#refused,
       waited: this.#waited,
       waiting,
-      keys,
-      forgotten,
+      keys: this.ledger.keys,
+      forgotten: this.ledger.forgotten,
       storeErrors: this.#storeErrors,
     }
   }
 
   close(): void {
     this.waitingRoom.close()
-    for (const room of this.#sharedRooms) room.close()
+    for (const room of this.sharedRooms) room.close()
   }
 
   /** What `console.log` shows: no keys, because they may be personal data. */
@@ -181,20 +181,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     return { ...this.stats(), algorithm: name, policy }
   }
 
-  // For HTTP and for combinations: methods that are not part of the interface `Limiter`.
-
-  /** The time by the limiter's clock, in milliseconds since the epoch. */
-  nowMs(): number {
-    return this.clock.nowUs() / 1000
-  }
-
-  /** Like `tryAcquire`, and returns the booking, which is needed to give the permits back. */
-  take(key: string, cost: number): Answer<Async, Booked> {
-    return andThen<Async, Booked, Booked>(this.ledger.book(key, cost, 0), booked => {
-      this.record(key, cost, booked?.decision)
-      return booked
-    })
-  }
+  // For HTTP, reservations and combinations: methods that are not part of the interface `Limiter`.
 
   /** Like `acquire`, and returns the booking, which is needed to give the permits back. */
   async hold(key: string, options: WaitOptions = {}): Promise<Booked> {
@@ -203,7 +190,6 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     const { signal, unref = false } = options
     if (signal !== undefined) having('throwIfAborted', 'signal', signal, 'an AbortSignal')
     const ask = { cost, maxWaitUs: this.#maxWaitUsOf(options), signal, keepsAlive: !unref }
-    if (this.isClosed) this.waitingRoom.close()
     try {
       const booked = await this.waitingRoom.acquire(key, ask)
       if (booked.decision?.waitUs > 0) this.countWait()
@@ -215,39 +201,11 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     }
   }
 
-  /** Like `peek`, and records a refusal. */
-  check(key: string, cost: number): Answer<Async, Decision> {
-    return andThen<Async, Decision, Decision>(this.ledger.decide(key, cost, 0, false), decision => {
-      checkDecision(decision)
-      return decision.allowed ? decision : this.record(key, cost, decision)
-    })
-  }
-
-  /**
-   * Takes permits for work that is done already. If there are too few, takes them as a debt of at most one window, or all
-   * that are available if the algorithm cannot book ahead.
-   */
-  charge(key: string, cost: number): MaybePromise<unknown> {
-    const { bookable, policy } = this.algorithm
-    const maxWaitUs = bookable ? (policy.windowMs ?? 0) * 1000 : 0
-    return andThen<Decision, unknown>(this.ledger.decide(key, cost, maxWaitUs, true), decision =>
-      decision.allowed ? this.record(key, cost, decision) : this.drain(key),
-    )
-  }
-
   /** Gives back the permits of a booking, as far as they have not refilled by themselves. */
   giveBack(key: string, booking: Booking, verb: 'cancel' | 'refund' = 'refund'): Answer<Async, number> {
     return andThen<Async, number, number>(this.ledger[verb](key, booking), permits =>
       this.#permitsReturned(key, permits),
     )
-  }
-
-  /** Counts a refusal on a ladder. Returns how long the key is blocked now, in microseconds. */
-  strike(key: string, ladder: Ladder): Answer<Async, number> {
-    return andThen<Async, number, number>(this.ledger.strike(key, ladder), leftUs => {
-      if (leftUs > 0) this.#keyBlocked(key, leftUs)
-      return leftUs
-    })
   }
 
   // Counters and events.
@@ -257,7 +215,7 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
     checkDecision(decision)
     if (decision.allowed) this.#granted++
     else this.#refused++
-    // Not by `publish`: without subscribers, a decision need not make a message.
+    // Not by `#publish`: without subscribers, a decision need not make a message.
     if (DECISION.hasSubscribers) DECISION.publish({ limiter: this.name, key, cost, decision })
     return decision
   }
@@ -270,71 +228,35 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   /** Counts a failed call to the store and publishes the error. */
   failed(error: unknown): void {
     this.#storeErrors++
-    publish(STORE_ERROR, { limiter: this.name, error })
+    this.#publish(STORE_ERROR, { error })
   }
 
-  #keyBlocked(key: string, forUs: number): void {
-    publish(BLOCK, { limiter: this.name, key, forMs: forUs / 1000 })
+  /** Publishes that a key was blocked, and decides again about the calls that wait for it. */
+  keyBlocked(key: string, forUs: number): void {
+    this.#publish(BLOCK, { key, forMs: forUs / 1000 })
     this.#rebook(key)
   }
 
   /** Publishes that permits were given back, and offers them to the waiting calls. Returns `permits`. */
   #permitsReturned(key: string, permits: number): number {
     if (permits > 0) {
-      publish(RELEASE, { limiter: this.name, key, permits })
+      this.#publish(RELEASE, { key, permits })
       this.#rebook(key)
     }
     return permits
   }
 
-  // Waiting, alone and together with other limiters.
-
-  #roomHooks() {
-    return {
-      onWait: (key: string, cost: number, waitMs: number) => {
-        publish(WAIT, { limiter: this.name, key, cost, waitMs })
-      },
-      onOccupied: (isOccupied: boolean) => this.occupied(isOccupied),
-      onStanding: (key: string, change: 1 | -1) => this.standing(key, change),
-      isCrowded: (key: string) => this.isCrowded(key),
-    }
-  }
-
-  /** Called when a call joins or leaves the line of a key. */
-  protected standing(_key: string, _change: 1 | -1): void {}
-
-  /** Whether too many calls wait for a member of this limiter. */
-  protected isCrowded(_key: string): boolean {
-    return false
-  }
-
-  /** Called when the first call comes to wait, and when the last one has left. */
-  protected occupied(_isOccupied: boolean): void {}
-
-  /** Counts a call that begins or ends to wait for a key of this limiter together with others. */
-  countSharing(key: string, change: 1 | -1): void {
-    const count = (this.#sharing.get(key) ?? 0) + change
-    if (count === 0) this.#sharing.delete(key)
-    else this.#sharing.set(key, count)
-    this.#sharingAll += change
-  }
-
-  /** Whether as many calls wait for this limiter together with others as may wait for it alone. */
-  isShared(key: string): boolean {
-    const { maxQueue, maxQueuePerKey } = this.bounds
-    return this.#sharingAll >= maxQueue || (this.#sharing.get(key) ?? 0) >= maxQueuePerKey
-  }
-
-  /** Adds or removes a room in which calls wait for this limiter together with others. */
-  share(room: Room, waits: boolean): void {
-    if (waits) this.#sharedRooms.add(room)
-    else this.#sharedRooms.delete(room)
-  }
-
   /** Books the waiting calls again, of one key or all, because the state that they were booked on has changed. */
   #rebook(key?: string): void {
     this.waitingRoom.rebook(key)
-    for (const room of this.#sharedRooms) room.rebook()
+    for (const room of this.sharedRooms) room.rebook()
+  }
+
+  #publish<Message extends { readonly limiter: string }>(
+    channel: Channel<Message>,
+    message: Omit<Message, 'limiter'>,
+  ): void {
+    if (channel.hasSubscribers) channel.publish({ limiter: this.name, ...message } as Message)
   }
 
   #maxWaitUsOf(options: ReserveOptions | undefined): number {
@@ -367,7 +289,7 @@ function costOf(options: AcquireOptions | undefined, known: readonly string[]): 
 }
 
 /** By a property, because the store may use another copy of this package. */
-function checkDecision(decision: Decision | undefined): void {
+export function checkDecision(decision: Decision | undefined): void {
   if (decision?.gauge === undefined) throw noAnswer()
 }
 

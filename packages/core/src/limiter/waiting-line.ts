@@ -6,6 +6,7 @@ import { type Answer, andThen, isPromise } from '../shared/maybe-promise.js'
 import { isBlocked } from '../store/blocked.js'
 import type { Booked, Ledger } from '../store/store.js'
 import { RateLimitedError } from './rate-limited-error.js'
+import type { SharedWaitHooks } from './waiting-room.js'
 
 /*
  * The waiting calls of a key form one line in this process, first come, first served.
@@ -19,7 +20,7 @@ import { RateLimitedError } from './rate-limited-error.js'
  */
 
 /** What waiting needs of a limiter. */
-export interface WaitingHost<Async extends boolean> {
+export interface WaitingHost<Async extends boolean> extends Partial<SharedWaitHooks> {
   readonly name: string
   readonly clock: Clock
   readonly ledger: Ledger<Async>
@@ -29,12 +30,6 @@ export interface WaitingHost<Async extends boolean> {
   bookable(): boolean
   /** Called when a call has to wait. */
   onWait(key: string, cost: number, waitMs: number): void
-  /** Called when a call joins or leaves the line of a key. */
-  onStanding?(key: string, change: 1 | -1): void
-  /** Whether too many calls wait for the key in other rooms. */
-  isCrowded?(key: string): boolean
-  /** Called when the first call comes to wait, and when the last one has left. */
-  onOccupied?(occupied: boolean): void
 }
 
 /** The checked arguments of a call of `acquire`. */

@@ -10,6 +10,16 @@ export interface Room {
   close(): void
 }
 
+/** How a combination tells its members that calls wait for them. */
+export interface SharedWaitHooks {
+  /** Called when the first call comes to wait, and when the last one has left. */
+  onOccupied(room: Room, isOccupied: boolean): void
+  /** Called when a call joins or leaves the line of a key. */
+  onStanding(key: string, change: 1 | -1): void
+  /** Whether too many calls wait for the key in other rooms. */
+  isCrowded(key: string): boolean
+}
+
 /** The waiting calls of a limiter: a line for each key. */
 export class WaitingRoom<Async extends boolean> implements Room {
   readonly host: WaitingHost<Async>
@@ -54,6 +64,6 @@ export class WaitingRoom<Async extends boolean> implements Room {
   occupy(change: number): void {
     const before = this.occupied
     this.occupied += change
-    if (before === 0 || this.occupied === 0) this.host.onOccupied?.(this.occupied > 0)
+    if (before === 0 || this.occupied === 0) this.host.onOccupied?.(this, this.occupied > 0)
   }
 }

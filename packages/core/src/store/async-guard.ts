@@ -34,14 +34,14 @@ class GuardedLedger implements Ledger<true> {
   readonly deadlines: Deadlines
   readonly onStoreError: OnStoreError
   readonly together: Together | undefined
-  private readonly onFailure: LedgerSpec['onFailure']
+  readonly #onFailure: LedgerSpec['onFailure']
 
   constructor(ledger: Ledger<true>, spec: LedgerSpec) {
     const { store = ledger, onStoreError = 'throw', deadlineMs = 100, onFailure } = spec
     this.ledger = ledger
     this.deadlines = deadlinesOf(store, deadlineMs)
     this.onStoreError = onStoreError
-    this.onFailure = onFailure
+    this.#onFailure = onFailure
     this.together = ledger.together && guardedTogether(ledger.together)
   }
 
@@ -54,69 +54,69 @@ class GuardedLedger implements Ledger<true> {
   }
 
   decide(key: string, cost: number, maxWaitUs: number, commit: boolean): Promise<Decision> {
-    return this.answer(() => this.ledger.decide(key, cost, maxWaitUs, commit), isDecision, failedDecision)
+    return this.#answer(() => this.ledger.decide(key, cost, maxWaitUs, commit), isDecision, failedDecision)
   }
 
   book(key: string, cost: number, maxWaitUs: number): Promise<Booked> {
-    return this.answer(() => this.ledger.book(key, cost, maxWaitUs), isBooked, failedBooking)
+    return this.#answer(() => this.ledger.book(key, cost, maxWaitUs), isBooked, failedBooking)
   }
 
   cancel(key: string, booking: Booking): Promise<number> {
-    return this.answer(() => this.ledger.cancel(key, booking), isCount, unknownCount)
+    return this.#answer(() => this.ledger.cancel(key, booking), isCount, unknownCount)
   }
 
   refund(key: string, booking: Booking): Promise<number> {
-    return this.answer(() => this.ledger.refund(key, booking), isCount, unknownCount)
+    return this.#answer(() => this.ledger.refund(key, booking), isCount, unknownCount)
   }
 
   release(key: string, permits: number): Promise<number> {
-    return this.answer(() => this.ledger.release(key, permits), isCount, zero)
+    return this.#answer(() => this.ledger.release(key, permits), isCount, zero)
   }
 
   drain(key: string): Promise<number> {
-    return this.answer(() => this.ledger.drain(key), isCount, zero)
+    return this.#answer(() => this.ledger.drain(key), isCount, zero)
   }
 
   strike(key: string, ladder: Ladder): Promise<number> {
-    return this.answer(() => this.ledger.strike(key, ladder), isCount, zero)
+    return this.#answer(() => this.ledger.strike(key, ladder), isCount, zero)
   }
 
   block(key: string, forUs: number): Promise<void> {
-    return this.call(() => this.ledger.block(key, forUs), isAnything)
+    return this.#call(() => this.ledger.block(key, forUs), isAnything)
   }
 
   unblock(key: string): Promise<void> {
-    return this.call(() => this.ledger.unblock(key), isAnything)
+    return this.#call(() => this.ledger.unblock(key), isAnything)
   }
 
   reset(key: string): Promise<void> {
-    return this.call(() => this.ledger.reset(key), isAnything)
+    return this.#call(() => this.ledger.reset(key), isAnything)
   }
 
   update(algorithm: Algorithm): Promise<void> {
-    return this.call(() => this.ledger.update(algorithm), isAnything)
+    return this.#call(() => this.ledger.update(algorithm), isAnything)
   }
 
   /** The error of a failed call, which it reports to the limiter. */
   failed(error: unknown): Error {
     const failure = storeError(error)
-    this.onFailure?.(failure)
+    this.#onFailure?.(failure)
     return failure
   }
 
   /** Makes a call that has an answer even if it fails, unless `onStoreError` is 'throw'. */
-  private answer<T>(
+  #answer<T>(
     call: () => Promise<T>,
     isAnswer: (value: unknown) => boolean,
     ifFailed: (allowed: boolean) => T,
   ): Promise<T> {
-    const answer = this.call(call, isAnswer)
+    const answer = this.#call(call, isAnswer)
     return this.onStoreError === 'throw'
       ? answer
       : answer.catch(() => ifFailed(this.onStoreError === 'allow'))
   }
 
-  private call<T>(call: () => Promise<T>, isAnswer: (value: unknown) => boolean): Promise<T> {
+  #call<T>(call: () => Promise<T>, isAnswer: (value: unknown) => boolean): Promise<T> {
     return inTime(this.deadlines, call, isAnswer, error => this.failed(error))
   }
 }

@@ -29,13 +29,13 @@ export function isBlocked({ allowed, code }: Decision): boolean {
 class BlockedGauge implements Gauge {
   readonly code: DecisionCode = 'SLUICE_BLOCKED'
   readonly limit: number
-  private readonly gauge: Gauge
-  private readonly leftUs: number
+  readonly #gauge: Gauge
+  readonly #leftUs: number
 
   constructor(gauge: Gauge, leftUs: number) {
     this.limit = gauge.limit
-    this.gauge = gauge
-    this.leftUs = leftUs
+    this.#gauge = gauge
+    this.#leftUs = leftUs
   }
 
   remaining(): number {
@@ -43,15 +43,15 @@ class BlockedGauge implements Gauge {
   }
 
   balance(first: number, second: number): number {
-    return Math.min(this.gauge.balance(first, second), 0)
+    return Math.min(this.#gauge.balance(first, second), 0)
   }
 
   refillAfterUs(first: number, second: number): number {
-    if (this.gauge.remaining(first, second) > 0) return this.leftUs
-    return Math.max(this.gauge.refillAfterUs(first, second), this.leftUs)
+    if (this.#gauge.remaining(first, second) > 0) return this.#leftUs
+    return Math.max(this.#gauge.refillAfterUs(first, second), this.#leftUs)
   }
 
   resetAfterUs(first: number, second: number): number {
-    return Math.max(this.gauge.resetAfterUs(first, second), this.leftUs)
+    return Math.max(this.#gauge.resetAfterUs(first, second), this.#leftUs)
   }
 }

@@ -42,13 +42,12 @@ export interface CounterStoreOptions {
  *
  * It runs `fixedWindow` only, and the counter decides when windows start. It grants at most `limit` permits in each window
  * of the counter, however many calls are made at once. A refused call takes its hit back with `undo`. Until then, a refused
- * call with a cost above 1 can cause smaller calls to be refused too, but never more to be granted. Without `undo`, refused
- * calls stay in the count until the window ends.
+ * call with a cost above 1 can cause smaller calls to be refused too, but never more to be granted.
  *
  * - Every limiter needs a `name`. Limiters of one name share their counts. Callbacks get keys that begin with the name.
- * - Permits are given back (`refund`, `cancel`) while the window is sure to last for another `deadline`, because an `undo` that
- *   comes late would take permits off the next window. Otherwise, and without `undo`, they give back 0. A reset by another
- *   process is not noticed.
+ * - `undo` is called only while the window is known to last for more than another `deadline`, because a late one would take
+ *   permits off the next window. Otherwise, and without `undo`, `refund` and `cancel` give back 0, and refused calls stay in
+ *   the count. A reset by another process is not noticed.
  * - `peek`, several limits at once, counting after the response and waiting behind others need `read`, and `reset` needs
  *   `forget`. Otherwise they throw an error of code SLUICE_INVALID_OPTION. So does `release`, always.
  * - Without `read`, calls that do not count (cost 0, or a cost above the limit) report that nothing remains.

@@ -8,10 +8,10 @@ import { noAnswer } from './store-error.js'
  */
 export class Deadlines {
   readonly spanMs: number
-  private calls: Call[] = []
+  #calls: Call[] = []
   /** Calls before this one have ended. */
-  private front = 0
-  private timer: ReturnType<typeof setTimeout> | undefined
+  #front = 0
+  #timer: ReturnType<typeof setTimeout> | undefined
 
   constructor(spanMs: number) {
     this.spanMs = spanMs
@@ -31,31 +31,31 @@ export class Deadlines {
       const call = new Call(performance.now() + this.spanMs, () => reject(failed(tooLate(this.spanMs))))
       answer.then(
         value => {
-          if (!this.end(call)) return
+          if (!this.#end(call)) return
           if (isAnswer(value)) resolve(value)
           else reject(failed(noAnswer()))
         },
         error => {
-          if (this.end(call)) reject(failed(error))
+          if (this.#end(call)) reject(failed(error))
         },
       )
-      this.calls.push(call)
-      this.timer ??= this.setTimer(this.spanMs)
+      this.#calls.push(call)
+      this.#timer ??= this.#setTimer(this.spanMs)
     })
   }
 
   /** Ends a call. Returns whether it has not ended before. */
-  private end(call: Call): boolean {
+  #end(call: Call): boolean {
     const wasOpen = call.isOpen
     call.isOpen = false
-    this.tidy()
+    this.#tidy()
     return wasOpen
   }
 
-  private setTimer(ms: number): ReturnType<typeof setTimeout> {
+  #setTimer(ms: number): ReturnType<typeof setTimeout> {
     const fire = () => {
       const nowMs = performance.now()
-      afterPolling(() => this.expire(nowMs))
+      afterPolling(() => this.#expire(nowMs))
     }
     const timer = setTimeout(fire, Math.min(Math.max(1, Math.ceil(ms)), LONGEST_TIMER_MS))
     // The socket of the store keeps the process alive during a call; a store without a socket does not.
@@ -64,32 +64,32 @@ export class Deadlines {
   }
 
   /** Ends the calls that were due when the timer fired. Those that came due since then get their own turn. */
-  private expire(nowMs: number): void {
-    clearTimeout(this.timer)
-    this.timer = undefined
-    for (; this.front < this.calls.length; this.front++) {
-      const call = this.calls[this.front] as Call
+  #expire(nowMs: number): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    for (; this.#front < this.#calls.length; this.#front++) {
+      const call = this.#calls[this.#front] as Call
       if (!call.isOpen) continue
       if (call.dueMs > nowMs) break
       call.isOpen = false
       call.expire()
     }
-    this.tidy()
-    const next = this.calls[this.front]
-    if (next !== undefined) this.timer = this.setTimer(next.dueMs - performance.now())
+    this.#tidy()
+    const next = this.#calls[this.#front]
+    if (next !== undefined) this.#timer = this.#setTimer(next.dueMs - performance.now())
   }
 
   /** Drops the calls that have ended, and the timer if none is left. */
-  private tidy(): void {
-    while (this.calls[this.front]?.isOpen === false) this.front++
-    if (this.front === this.calls.length) {
-      this.calls = []
-      this.front = 0
-      clearTimeout(this.timer)
-      this.timer = undefined
-    } else if (this.front > 1024 && this.front * 2 > this.calls.length) {
-      this.calls = this.calls.slice(this.front)
-      this.front = 0
+  #tidy(): void {
+    while (this.#calls[this.#front]?.isOpen === false) this.#front++
+    if (this.#front === this.#calls.length) {
+      this.#calls = []
+      this.#front = 0
+      clearTimeout(this.#timer)
+      this.#timer = undefined
+    } else if (this.#front > 1024 && this.#front * 2 > this.#calls.length) {
+      this.#calls = this.#calls.slice(this.#front)
+      this.#front = 0
     }
   }
 }

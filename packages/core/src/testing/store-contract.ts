@@ -32,7 +32,7 @@ export interface StoreContractOptions {
    * several sets of options: a limiter begins with the first, and `update` changes it to the next ones.
    */
   readonly algorithms?: Readonly<Record<string, readonly Algorithm[]>> | undefined
-  /** Verbs that the store lacks; default none. Without `'reserve'` there is nothing to cancel or refund. */
+  /** Verbs that the store lacks; default none. Without `'block'` nothing is unblocked, without `'reserve'` nothing given back. */
   readonly without?: readonly StoreVerb[] | undefined
   /**
    * Whether the store decides by a clock of its own; default false, for the clock of the limiter. With true no time passes in
@@ -215,7 +215,7 @@ function callsOf(
   without: readonly StoreVerb[],
   ownClock: boolean,
 ): Call[] {
-  const verbs = VERBS.filter(verb => !without.includes(verb as StoreVerb))
+  const verbs = VERBS.filter(verb => !without.includes(verb === 'unblock' ? 'block' : (verb as StoreVerb)))
   return random.list(60, () => ({
     verb: random.pick(verbs),
     key: random.pick(['ann', 'ann', '{bob}%', 'é'.repeat(70)]),

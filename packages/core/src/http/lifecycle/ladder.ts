@@ -1,4 +1,5 @@
 import type { Decision } from '../../algorithms/decision.js'
+import { strike } from '../../limiter/internal-verbs.js'
 import { type DecisionPart, isJoint, JointDecision } from '../../limiter/joint/joint-decision.js'
 import type { LedgerLimiter } from '../../limiter/limiter-class.js'
 import { all, andThen, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
@@ -41,7 +42,7 @@ function countOne(
   ladder: Ladder | undefined,
 ): MaybePromise<Decision> {
   if (decision.allowed || decision.code !== undefined || ladder === undefined) return decision
-  const struck = limiter.strike(key, ladder)
+  const struck = strike(limiter, key, ladder)
   const withBlock = (leftUs: number) => (leftUs > 0 ? blocked(decision, leftUs, cost) : decision)
   // The refusal stands even if the store fails to count it.
   return isPromise(struck)

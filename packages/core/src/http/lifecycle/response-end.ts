@@ -22,28 +22,28 @@ function onSocketClose(socket: Socket, then: () => void): () => void {
 }
 
 class CloseCallbacks {
-  private readonly socket: Socket
-  private readonly callbacks = new Set<() => void>()
+  readonly #socket: Socket
+  readonly #callbacks = new Set<() => void>()
 
   constructor(socket: Socket) {
-    this.socket = socket
+    this.#socket = socket
     closeCallbacks.set(socket, this)
-    socket.once?.('close', this.callAll)
+    socket.once?.('close', this.#callAll)
   }
 
   add(then: () => void): void {
-    this.callbacks.add(then)
+    this.#callbacks.add(then)
   }
 
   delete(then: () => void): void {
-    this.callbacks.delete(then)
-    if (this.callbacks.size > 0) return
-    this.socket.off?.('close', this.callAll)
-    if (closeCallbacks.get(this.socket) === this) closeCallbacks.delete(this.socket)
+    this.#callbacks.delete(then)
+    if (this.#callbacks.size > 0) return
+    this.#socket.off?.('close', this.#callAll)
+    if (closeCallbacks.get(this.#socket) === this) closeCallbacks.delete(this.#socket)
   }
 
-  private readonly callAll = (): void => {
-    for (const then of [...this.callbacks]) then()
+  readonly #callAll = (): void => {
+    for (const then of [...this.#callbacks]) then()
   }
 }
 

@@ -1,4 +1,5 @@
 import type { Booking } from '../../algorithms/algorithm.js'
+import { charge } from '../../limiter/internal-verbs.js'
 import { andThen, isPromise, type MaybePromise } from '../../shared/maybe-promise.js'
 import { warnOnce } from '../../shared/warnings.js'
 import type { Ending, Exchange } from '../options.js'
@@ -53,7 +54,7 @@ function refund<X extends Exchange>({ limiter, key }: Ask<X>, booking: Booking):
 
 /** Charges each limiter by itself: all-or-nothing is for requests that can still be refused. */
 function chargeAfter<X extends Exchange>(ask: Ask<X>): void {
-  for (const { limiter, key, cost } of jointAsks(ask)) quietly(() => limiter.charge(key, cost))
+  for (const { limiter, key, cost } of jointAsks(ask)) quietly(() => charge(limiter, key, cost))
 }
 
 function isRefunded<X extends Exchange>(

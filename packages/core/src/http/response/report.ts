@@ -138,5 +138,5 @@ export function policyFieldCache<X extends Exchange>() {
 /** The time of day by the limiter's clock, for fields that contain one. */
 export function clockOf<X extends Exchange>([ask]: readonly Ask<X>[], { legacy }: HeaderStyle): () => number {
   const limiter = ask?.limiter
-  return legacy !== undefined && limiter !== undefined ? () => limiter.nowMs() : Date.now
+  return legacy !== undefined && limiter !== undefined ? () => limiter.clock.nowUs() / 1000 : Date.now
 }

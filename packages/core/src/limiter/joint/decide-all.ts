@@ -10,6 +10,7 @@ import {
   type MaybePromise,
 } from '../../shared/maybe-promise.js'
 import type { Booked, Ladder, Ledger, Together } from '../../store/store.js'
+import { strike } from '../internal-verbs.js'
 import type { LedgerLimiter } from '../limiter-class.js'
 import { type DecisionPart, JointDecision } from './joint-decision.js'
 
@@ -165,35 +166,35 @@ function jointDecision(asks: readonly JointAsk[], decisions: readonly Decision[]
 /** A ledger over several limiters, which asks each of them for a key. */
 export class JointLedger<Async extends boolean> implements Ledger<Async> {
   readonly async: Async
-  private readonly asksOf: (key: string, cost: number) => readonly JointAsk[]
+  readonly #asksOf: (key: string, cost: number) => readonly JointAsk[]
 
   constructor(async: Async, asksOf: (key: string, cost: number) => readonly JointAsk[]) {
     this.async = async
-    this.asksOf = asksOf
+    this.#asksOf = asksOf
   }
 
   decide(key: string, cost: number, _maxWaitUs: number, commit: boolean): Answer<Async, Decision> {
     return asAnswer(
       this.async,
-      andThen(decideJointly(this.asksOf(key, cost), commit), ({ decision }) => decision),
+      andThen(decideJointly(this.#asksOf(key, cost), commit), ({ decision }) => decision),
     )
   }
 
   book(key: string, cost: number): Answer<Async, Booked> {
-    return asAnswer(this.async, decideJointly(this.asksOf(key, cost), true, true))
+    return asAnswer(this.async, decideJointly(this.#asksOf(key, cost), true, true))
   }
 
   cancel(_key: string, booking: Booking): Answer<Async, number> {
-    return this.giveBack(booking as JointBooking, 'cancel')
+    return this.#giveBack(booking as JointBooking, 'cancel')
   }
 
   refund(_key: string, booking: Booking): Answer<Async, number> {
-    return this.giveBack(booking as JointBooking, 'refund')
+    return this.#giveBack(booking as JointBooking, 'refund')
   }
 
   /** Skips members without a limit, which have nothing to give back. */
   release(key: string, permits: number): Answer<Async, number> {
-    const limited = this.asksOf(key, 1).filter(({ limiter }) => limiter.policy.limit < Infinity)
+    const limited = this.#asksOf(key, 1).filter(({ limiter }) => limiter.policy.limit < Infinity)
     const given = all(limited, ask => ask.limiter.release(ask.key, permits))
     return asAnswer(
       this.async,
@@ -203,25 +204,25 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
 
   /** Takes from each member as many permits as all of them have. */
   drain(key: string): Answer<Async, number> {
-    const drained = andThen(decideJointly(this.asksOf(key, 0), false), ({ decision: { remaining } }) => {
+    const drained = andThen(decideJointly(this.#asksOf(key, 0), false), ({ decision: { remaining } }) => {
       if (remaining === 0 || remaining === Infinity) return 0
-      const taken = decideJointly(this.asksOf(key, remaining), true)
+      const taken = decideJointly(this.#asksOf(key, remaining), true)
       return andThen(taken, ({ decision }) => (decision.allowed ? remaining : 0))
     })
     return asAnswer(this.async, drained)
   }
 
   block(key: string, forUs: number): Answer<Async, void> {
-    return this.each(key, ask => ask.limiter.block(ask.key, forUs / 1000))
+    return this.#each(key, ask => ask.limiter.block(ask.key, forUs / 1000))
   }
 
   unblock(key: string): Answer<Async, void> {
-    return this.each(key, ask => ask.limiter.unblock(ask.key))
+    return this.#each(key, ask => ask.limiter.unblock(ask.key))
   }
 
   /** Counts a refusal at every member. */
   strike(key: string, ladder: Ladder): Answer<Async, number> {
-    const left = all(this.asksOf(key, 1), ask => ask.limiter.strike(ask.key, ladder))
+    const left = all(this.#asksOf(key, 1), ask => strike(ask.limiter, ask.key, ladder))
     return asAnswer(
       this.async,
       andThen(left, left => Math.max(...left)),
@@ -229,7 +230,7 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
   }
 
   reset(key: string): Answer<Async, void> {
-    return this.each(key, ask => ask.limiter.reset(ask.key))
+    return this.#each(key, ask => ask.limiter.reset(ask.key))
   }
 
   update(): Answer<Async, void> {
@@ -240,14 +241,14 @@ export class JointLedger<Async extends boolean> implements Ledger<Async> {
     )
   }
 
-  private each(key: string, act: (ask: JointAsk) => MaybePromise<void>): Answer<Async, void> {
+  #each(key: string, act: (ask: JointAsk) => MaybePromise<void>): Answer<Async, void> {
     return asAnswer(
       this.async,
-      andThen(all(this.asksOf(key, 1), act), () => {}),
+      andThen(all(this.#asksOf(key, 1), act), () => {}),
     )
   }
 
-  private giveBack({ bookings }: JointBooking, verb: 'cancel' | 'refund'): Answer<Async, number> {
+  #giveBack({ bookings }: JointBooking, verb: 'cancel' | 'refund'): Answer<Async, number> {
     const given = all(bookings, ({ ask, booking }) => ask.limiter.giveBack(ask.key, booking, verb))
     return asAnswer(
       this.async,

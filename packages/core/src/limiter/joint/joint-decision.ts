@@ -77,42 +77,42 @@ function longest(parts: readonly DecisionPart[], of: (decision: Decision) => num
 }
 
 class JointGauge implements Gauge {
-  private readonly parts: readonly DecisionPart[]
+  readonly #parts: readonly DecisionPart[]
 
   constructor(parts: readonly DecisionPart[]) {
-    this.parts = parts
+    this.#parts = parts
   }
 
   get code() {
-    const blocked = this.parts.find(({ decision }) => isBlocked(decision))
-    return (blocked ?? this.parts.find(({ decision }) => decision.code !== undefined))?.decision.code
+    const blocked = this.#parts.find(({ decision }) => isBlocked(decision))
+    return (blocked ?? this.#parts.find(({ decision }) => decision.code !== undefined))?.decision.code
   }
 
   get limit(): number {
-    return this.least(({ limit }) => limit)
+    return this.#least(({ limit }) => limit)
   }
 
   remaining(): number {
-    return this.least(({ remaining }) => remaining)
+    return this.#least(({ remaining }) => remaining)
   }
 
   balance(): number {
-    return this.least(({ balance }) => balance)
+    return this.#least(({ balance }) => balance)
   }
 
   /** Until the parts with the least left have one more; 0 if one of them is full. */
   refillAfterUs(): number {
     const remaining = this.remaining()
-    const tightest = this.parts.filter(({ decision }) => decision.remaining === remaining)
+    const tightest = this.#parts.filter(({ decision }) => decision.remaining === remaining)
     if (tightest.some(({ decision }) => decision.refillAfterMs === 0)) return 0
     return Math.round(longest(tightest, ({ refillAfterMs }) => refillAfterMs) * 1000)
   }
 
   resetAfterUs(): number {
-    return Math.round(longest(this.parts, ({ resetAfterMs }) => resetAfterMs) * 1000)
+    return Math.round(longest(this.#parts, ({ resetAfterMs }) => resetAfterMs) * 1000)
   }
 
-  private least(of: (decision: Decision) => number): number {
-    return this.parts.reduce((least, { decision }) => Math.min(least, of(decision)), Infinity)
+  #least(of: (decision: Decision) => number): number {
+    return this.#parts.reduce((least, { decision }) => Math.min(least, of(decision)), Infinity)
   }
 }

@@ -18,7 +18,7 @@ function setUp(bucket: TokenBucketOptions) {
 }
 
 describe('x/time/rate, commit 2b4e439: SetLimit and SetBurst', () => {
-  test('set-limit: a new rate applies from its moment on, outstanding reservations keep their times', () => {
+  test('set-limit: a new rate applies from the update on, and reservations keep their times', () => {
     const { clock, limiter } = setUp({ limit: 10, window: '1s', burst: 3 })
     expect(limiter.reserve('k', { cost: 3 }).waitMs).toBe(0)
     const second = limiter.reserve('k', { cost: 2 })
@@ -38,7 +38,7 @@ describe('x/time/rate, commit 2b4e439: SetLimit and SetBurst', () => {
     expect(limiter.peek('k').balance).toBe(2.5)
   })
 
-  test('set-limit-cancel: a booking made before an update gives back what it took', () => {
+  test('set-limit-cancel: a booking made before an update gives back the permits it took', () => {
     const { clock, limiter } = setUp({ limit: 10, window: '1s', burst: 3 })
     limiter.reserve('k', { cost: 3 })
     const second = limiter.reserve('k', { cost: 2 })
@@ -51,7 +51,7 @@ describe('x/time/rate, commit 2b4e439: SetLimit and SetBurst', () => {
     expect(limiter.reserve('k', { cost: 2 }).waitMs).toBe(50)
   })
 
-  test('set-burst: shrinking the burst drops permits, growing it adds none', () => {
+  test('set-burst: a smaller burst drops permits, and a larger one adds none', () => {
     const { clock, limiter } = setUp({ limit: 10, window: '1s', burst: 7 })
     expect(limiter.peek('k').balance).toBe(7)
     limiter.update(tokenBucket({ limit: 10, window: '1s', burst: 2 }))
@@ -70,7 +70,7 @@ describe('x/time/rate, commit 2b4e439: SetLimit and SetBurst', () => {
 })
 
 describe('burst', () => {
-  test('a key in use gets no permits from a larger one and is capped by a smaller one', () => {
+  test('a larger burst adds no permits to a key in use, and a smaller one caps them', () => {
     const { limiter } = setUp({ limit: 10, window: '1m' })
     limiter.tryAcquire('heavy', { cost: 8 })
     limiter.tryAcquire('light', { cost: 1 })
@@ -82,7 +82,7 @@ describe('burst', () => {
     expect(limiter.peek('light').remaining).toBe(5)
   })
 
-  test('a rested key is full at the new one, held or not', () => {
+  test('a full key is full at the new burst, stored or not', () => {
     const { clock, store, limiter } = setUp({ limit: 2, window: '2s' })
     limiter.tryAcquire('held', { cost: 2 })
     clock.advance('2s')
@@ -92,7 +92,7 @@ describe('burst', () => {
     expect(limiter.peek('never seen')).toMatchObject({ remaining: 7, limit: 7, resetAfterMs: 0 })
   })
 
-  test('a key one microsecond before its rest is not full at a larger one', () => {
+  test('a key one microsecond before it is full is not full at a larger burst', () => {
     const { clock, limiter } = setUp({ limit: 2, window: '2s' })
     limiter.tryAcquire('k', { cost: 2 })
     clock.advance(2000 - 0.001)
@@ -109,7 +109,7 @@ describe('update', () => {
     expect(limiter.peek('k').limit).toBe(20)
   })
 
-  test('a shorter window is felt at once, not when the old one has passed (S52, Tabcorp/redis-rate-limiter#44)', () => {
+  test('a shorter window applies at once, not after the old window (S52, Tabcorp/redis-rate-limiter#44)', () => {
     const { clock, limiter } = setUp({ limit: 10, window: '1h' })
     limiter.tryAcquire('k', { cost: 10 })
     limiter.update(tokenBucket({ limit: 10, window: '10s' }))
@@ -139,7 +139,7 @@ describe('update', () => {
     expect(limiter.peek('k').balance).toBe(0)
   })
 
-  test('to unlimited() and back is a fresh start', () => {
+  test('to unlimited() and back makes every key full', () => {
     const { store, limiter } = setUp({ limit: 2, window: '1h' })
     limiter.tryAcquire('k', { cost: 2 })
     const booking = limiter.reserve('k')
@@ -156,7 +156,7 @@ describe('update', () => {
     expect(limiter.tryAcquire('k').allowed).toBe(false)
   })
 
-  test('to limit 0 refuses everybody, and back refills nobody', () => {
+  test('to limit 0 refuses every key, and back refills none', () => {
     const { clock, limiter } = setUp({ limit: 4, window: '4s' })
     limiter.tryAcquire('spent', { cost: 4 })
     limiter.tryAcquire('half', { cost: 2 })
@@ -181,7 +181,7 @@ describe('update', () => {
     expect(limiter.peek('spent').balance).toBe(1)
   })
 
-  test('to limit 0 and back at once leaves everybody what they had', () => {
+  test('to limit 0 and back at once keeps the permits of every key', () => {
     const { clock, limiter } = setUp({ limit: 4, window: '4s' })
     limiter.tryAcquire('spent', { cost: 4 })
     limiter.reserve('booked', { cost: 4 })
@@ -195,15 +195,15 @@ describe('update', () => {
     expect(booking.cancel()).toBe(3)
   })
 
-  test.each(['looked at while it is 0', 'swept over while it is 0', 'not looked at'] as const)(
-    'to limit 0 and back mints nothing: %s',
+  test.each(['peeked at while it is 0', 'swept over while it is 0', 'not read'] as const)(
+    'to limit 0 and back adds no permits: %s',
     how => {
       const { clock, store, limiter } = setUp({ limit: 4, window: '4s' })
       limiter.tryAcquire('k', { cost: 4 })
       clock.advance(1500)
       limiter.update(tokenBucket({ limit: 0, window: '1s' }))
       clock.advance('1h')
-      if (how.startsWith('looked')) limiter.peek('k')
+      if (how.startsWith('peeked')) limiter.peek('k')
       if (how.startsWith('swept')) store.sweep()
       limiter.update(tokenBucket({ limit: 5, window: '1s', burst: 0 }))
       clock.advance('1h')
@@ -214,7 +214,7 @@ describe('update', () => {
     },
   )
 
-  test('converts a thousand keys as each is met, whatever each has', () => {
+  test('converts each of a thousand keys when it is next used, at any balance', () => {
     const { clock, limiter } = setUp({ limit: 1000, window: '1000s' })
     for (let i = 1; i <= 1000; i++) limiter.tryAcquire(`key ${i}`, { cost: i })
     clock.advance('10s')
@@ -226,7 +226,7 @@ describe('update', () => {
     }
   })
 
-  test('a key met after an update is of the new era from the start', () => {
+  test('a key first used after an update starts with the new version of the options', () => {
     const { clock, limiter } = setUp({ limit: 10, window: '10s' })
     limiter.update(tokenBucket({ limit: 4, window: '2s' }))
     limiter.tryAcquire('k', { cost: 4 })
@@ -234,7 +234,7 @@ describe('update', () => {
     expect(limiter.peek('k').balance).toBe(1)
   })
 
-  test('is per limiter', () => {
+  test('changes one limiter of a shared store only', () => {
     const clock = manualClock()
     const store = memoryStore()
     const one = createLimiter(tokenBucket({ limit: 2, window: '1m' }), { store, clock, name: 'one' })
@@ -246,7 +246,7 @@ describe('update', () => {
 })
 
 describe('a booking made before an update', () => {
-  test('is cancelled after it without moving anybody booked behind', () => {
+  test('can be cancelled after it, and moves no booking behind it', () => {
     const { clock, limiter } = setUp({ limit: 10, window: '1s', burst: 2 })
     limiter.reserve('k', { cost: 2 })
     const first = limiter.reserve('k', { cost: 2 })
@@ -259,7 +259,7 @@ describe('a booking made before an update', () => {
     expect(first.cancel()).toBe(0)
   })
 
-  test('is refunded after it for what has not refilled', () => {
+  test('can be refunded after it, for the permits that have not refilled', () => {
     const { clock, limiter } = setUp({ limit: 10, window: '1s' })
     const booking = limiter.reserve('k', { cost: 6 })
     clock.advance(200)
@@ -269,7 +269,7 @@ describe('a booking made before an update', () => {
     expect(limiter.peek('k').balance).toBe(10)
   })
 
-  test('is cancelled while one made after it is not', () => {
+  test('can be cancelled only after the cancel of a booking made after the update', () => {
     const { limiter } = setUp({ limit: 10, window: '1s', burst: 1 })
     limiter.tryAcquire('k')
     const before = limiter.reserve('k', { cost: 1 })
@@ -282,13 +282,13 @@ describe('a booking made before an update', () => {
   })
 })
 
-/** The options of update number `i`: no two neighbours alike, none refusing everything. */
+/** The options of update number `i`. Consecutive options differ, and none refuses everything. */
 function options(i: number): TokenBucketOptions {
   return { limit: (i % 7) + 3, window: ((i % 3) + 1) * 1000, burst: (i % 11) + 5 }
 }
 
 describe('many updates', () => {
-  test('between two looks at a key come to the same as with a look after each', () => {
+  test('between two reads of a key have the same result as with a read after each update', () => {
     const change = fc.record({
       limit: fc.integer({ min: 0, max: 20 }),
       windowMs: fc.integer({ min: 1, max: 5000 }),
@@ -320,7 +320,7 @@ describe('many updates', () => {
     )
   })
 
-  test.each([255, 256, 257, 258, 600, 1100])('%i of them keep the balance of every key', count => {
+  test.each([255, 256, 257, 258, 600, 1100])('keep the balance of every key after %i updates', count => {
     const blind = setUp(options(0))
     const seeing = setUp(options(0))
     const keys: string[] = []
@@ -338,7 +338,7 @@ describe('many updates', () => {
     expect(figures.filter(({ balance }) => balance < 0).length).toBeGreaterThan(keys.length / 2)
   })
 
-  test('more than there are era numbers leave a booking its claim', () => {
+  test('keep a booking cancellable after more updates than there are version numbers', () => {
     const { clock, limiter } = setUp({ limit: 10, window: '1m', burst: 5 })
     limiter.reserve('k', { cost: 5 })
     const booking = limiter.reserve('k', { cost: 5 })
@@ -357,7 +357,7 @@ describe('many updates', () => {
     expect(limiter.peek('other').remaining).toBe(0)
   })
 
-  test('give a key of the newest era after the numbers have started afresh', () => {
+  test('convert a key with the newest version of the options after the version numbers wrap around', () => {
     const { clock, limiter } = setUp(options(0))
     for (let i = 1; i <= 256; i++) limiter.update(tokenBucket(options(i)))
     limiter.tryAcquire('k', { cost: 5 })
@@ -370,7 +370,7 @@ describe('many updates', () => {
   })
 })
 
-describe('update never mints', () => {
+describe('update never adds permits', () => {
   const rate = fc.record({
     limit: fc.integer({ min: 1, max: 1000 }),
     window: fc.integer({ min: 1, max: 100_000 }),
@@ -382,7 +382,7 @@ describe('update never mints', () => {
     fc.record({ update: rate, closed: fc.boolean() }),
   )
 
-  test('whatever was asked and changed before, a key has no more right after than right before, unless it was full', () => {
+  test('a key has no more permits after an update than before, unless it was full', () => {
     fc.assert(
       fc.property(rate, fc.array(act, { maxLength: 40 }), (start, acts) => {
         const { clock, limiter } = setUp(start)
@@ -412,7 +412,7 @@ describe('update never mints', () => {
     )
   })
 
-  test('nor does it take: beyond a cap the balance stays what it was, to the rounding of a microsecond', () => {
+  test('update keeps the balance below the new burst, to the rounding of a microsecond', () => {
     fc.assert(
       fc.property(
         rate,
@@ -433,7 +433,7 @@ describe('update never mints', () => {
   })
 })
 
-test('an algorithm of another kind under the limiter starts every key afresh', () => {
+test('an update to another kind of algorithm makes every key full', () => {
   const { store, limiter } = setUp({ limit: 2, window: '1h' })
   limiter.tryAcquire('k', { cost: 2 })
   const bucket = tokenBucket({ limit: 2, window: '1h' })
