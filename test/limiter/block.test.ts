@@ -951,9 +951,9 @@ function several(clock: ManualClock): Limiter<false> {
   )
 }
 
-/** The internal method that counts a refusal. */
-function strikerOf<Async extends boolean>(limiter: Limiter<Async>): Pick<LedgerLimiter<Async>, 'strike'> {
-  return limiter as unknown as LedgerLimiter<Async>
+/** Counts a refusal as HTTP does. */
+function strikeOn<Async extends boolean>(limiter: Limiter<Async>, ladder: Ladder) {
+  return strike(limiter as unknown as LedgerLimiter<Async>, 'ann', ladder)
 }
 
 function expectBlocked(error: unknown): void {
