@@ -2,7 +2,7 @@ import type { AsyncStore, Ledger, SyncStore } from '@sluice/core'
 import { guarded } from '@sluice/core/store'
 import { type CallLater, laterLedger } from './later-ledger.js'
 
-/** An asynchronous store over a synchronous one: every answer a turn later, until it is told to fail. */
+/** An asynchronous store over a synchronous one: answers a turn later, until the test makes it fail. */
 export function asynchronous(store: SyncStore): AsyncStore & { failWith(error: Error): void } {
   let failure: Error | undefined
   const later: CallLater = async act => {

@@ -3,12 +3,12 @@ import { type AsyncStore, memoryStore } from '@sluice/core'
 import { guarded } from '@sluice/core/store'
 import { type LedgerVerb, laterLedger } from './later-ledger.js'
 
-/** What becomes of a call: `act` makes it in memory and returns the answer of a store that works. */
+/** How a call is answered: `act` makes it in memory and returns the answer of a working store. */
 export type Script = (act: () => unknown, verb: LedgerVerb) => unknown
 
-/** An asynchronous store that does as it is told, over one in memory. */
+/** An asynchronous store over one in memory, whose answers the test chooses. */
 export interface ScriptedStore extends AsyncStore {
-  /** What becomes of the calls from now on. */
+  /** How calls are answered from now on. */
   script: Script
   /** The calls so far. */
   readonly calls: LedgerVerb[]
@@ -32,7 +32,7 @@ export function scriptedStore(script: Script = works): ScriptedStore {
   return store
 }
 
-/** What a store that is down fails with. */
+/** The error of a store that is down. */
 export const DOWN = new Error('the store is down')
 
 /** Answers a turn later. */
@@ -41,22 +41,22 @@ export const works: Script = async act => {
   return act()
 }
 
-/** A promise that is never kept. */
+/** Never answers. */
 export const neverSettles: Script = () => new Promise(() => {})
 
-/** Answers with something that is no answer. */
+/** Answers with a value that is not a valid answer. */
 export const answers =
   (value: unknown): Script =>
   async () =>
     value
 
-/** Fails the calls of some verbs, and works otherwise. */
+/** Fails calls of some methods and works otherwise. */
 export const failsAt =
   (...verbs: readonly LedgerVerb[]): Script =>
   (act, verb) =>
     verbs.includes(verb) ? Promise.reject(DOWN) : works(act, verb)
 
-/** Does not answer before it is told to. */
+/** Answers when the test says so. */
 export function answersLate() {
   const due: (() => void)[] = []
   const script: Script = act =>
@@ -75,7 +75,7 @@ export function answersLate() {
   return { script, answerNow, due }
 }
 
-/** Every way in which a store fails a call, and the cause that its error is to have. */
+/** Every way in which a call to a store can fail, and the expected cause of the error. */
 export const failures: readonly {
   readonly how: string
   readonly script: Script
@@ -102,7 +102,7 @@ export const failures: readonly {
   },
 ]
 
-/** The promises that were rejected and that nobody looked at while `act` ran, and two turns after it. */
+/** The unhandled rejections while `act` ran and two turns after it. */
 export async function unhandledDuring(act: () => Promise<unknown>): Promise<unknown[]> {
   const unhandled: unknown[] = []
   const note = (reason: unknown) => unhandled.push(reason)
