@@ -16,7 +16,7 @@ import {
 import { afterEach, describe, expect, test } from 'vitest'
 import { fromStart, START_MS } from './steps.js'
 
-/** What others got wrong, on every algorithm that it could happen to. */
+/** Bugs of other libraries, tested on every algorithm that could have them. */
 interface Kind {
   readonly name: string
   readonly of: (limit: number, window: Duration) => Algorithm
@@ -37,7 +37,7 @@ const SLIDING: readonly Kind[] = [
   { name: 'slidingWindow', of: (limit, window) => slidingWindow({ limit, window }) },
   { name: 'slidingLog', of: (limit, window) => slidingLog({ limit, window }) },
 ]
-/** A window that is spent is back as a whole. */
+/** A used-up window comes back all at once. */
 const WINDOWS: readonly Kind[] = [FIXED_WINDOW, ...SLIDING, CYCLE]
 const SMOOTH: readonly Kind[] = [
   { name: 'smoothBursty', of: (limit, window) => smoothBursty({ limit, window, maxBurst: window }) },
@@ -48,9 +48,9 @@ const ALL: readonly Kind[] = [TOKEN_BUCKET, LEAKY_BUCKET, ...WINDOWS, ...SMOOTH]
 const MINUTE_MS = 60_000
 const DAY_MS = 86_400_000
 
-describe('refusals', () => {
+describe('a refusal', () => {
   // animir/node-rate-limiter-flexible 11.4.0 counts first and refuses then
-  test.each(WINDOWS)('of $name charge nothing (S04)', ({ of }) => {
+  test.each(WINDOWS)('of $name costs no permits (S04)', ({ of }) => {
     const { limiter, at } = fromStart(of(10, '60s'))
     const answers = [8, 5, 2, 1].map((cost, ms) => {
       at(ms)
@@ -60,7 +60,7 @@ describe('refusals', () => {
   })
 
   // jhurliman/node-rate-limiter#25
-  test('of a bucket end with a refill, those of a window with the window (S08)', () => {
+  test('ends at the next refill of a bucket, or at the end of a window (S08)', () => {
     const bucket = fromStart(tokenBucket({ limit: 3, window: '1m', burst: 3 }))
     bucket.limiter.tryAcquire('key', { cost: 3 })
     bucket.at(20_000)
@@ -75,22 +75,25 @@ describe('refusals', () => {
   })
 })
 
-describe('time', () => {
+describe('the clock', () => {
   // spring-cloud/spring-cloud-gateway#2412
   test.each([
     { name: 'tokenBucket', algorithm: tokenBucket({ limit: 2, window: '1s', burst: 4 }) },
     ...WINDOWS.map(({ name, of }) => ({ name, algorithm: of(4, '2s') })),
-  ])('$name gives nothing to a host whose clock is slow, nor to others for it (S05)', ({ algorithm }) => {
-    const { limiter, at } = fromStart(algorithm)
-    expect(fourAsks(limiter)).toEqual([true, true, true, true])
-    at(-10_000)
-    expect(limiter.tryAcquire('key').allowed).toBe(false)
-    at(0)
-    expect(fourAsks(limiter)).toEqual([false, false, false, false])
-  })
+  ])(
+    'a host with a slow clock gets no extra permits from $name, nor do other hosts (S05)',
+    ({ algorithm }) => {
+      const { limiter, at } = fromStart(algorithm)
+      expect(fourAsks(limiter)).toEqual([true, true, true, true])
+      at(-10_000)
+      expect(limiter.tryAcquire('key').allowed).toBe(false)
+      at(0)
+      expect(fourAsks(limiter)).toEqual([false, false, false, false])
+    },
+  )
 
   // gofiber/fiber#1247, and express-rate-limit/express-rate-limit 8.7.5: 9 served in 84 ms at 5 per 400 ms
-  test.each(SLIDING)('$name has no edge around which twice the limit passes (S06)', ({ of }) => {
+  test.each(SLIDING)('$name never grants twice the limit around the end of a window (S06)', ({ of }) => {
     const { limiter, at } = fromStart(of(5, '400ms'))
     expect(limiter.tryAcquire('key').allowed).toBe(true)
     at(340)
@@ -106,7 +109,7 @@ describe('time', () => {
   })
 
   // upstash/ratelimit-js#39
-  test.each(ALL)('$name of limit 1 grants one, and one more later (S07)', ({ of }) => {
+  test.each(ALL)('$name with limit 1 grants one request, and another one later (S07)', ({ of }) => {
     const { limiter, at } = fromStart(of(1, '10s'))
     const answers = [0, 1, 20_000].map(ms => {
       at(ms)
@@ -120,7 +123,7 @@ describe('time', () => {
   }
 })
 
-describe('windows of a year', () => {
+describe('a window of a year', () => {
   const warnings: Error[] = []
   const noteWarning = (warning: Error) => warnings.push(warning)
 
@@ -130,7 +133,7 @@ describe('windows of a year', () => {
   })
 
   // express-rate-limit/express-rate-limit#546
-  test.each(WINDOWS)('of $name end after a year (S47)', ({ of }) => {
+  test.each(WINDOWS)('of $name ends after a year (S47)', ({ of }) => {
     const { limiter, at } = fromStart(of(5, '365d'))
     const answers = [1, 2, 3, 4, 5, 6].map(() => limiter.tryAcquire('key').allowed)
     expect(answers).toEqual([true, true, true, true, true, false])
@@ -139,10 +142,10 @@ describe('windows of a year', () => {
   })
 
   test.each([TOKEN_BUCKET, FIXED_WINDOW, ...SLIDING])(
-    'of $name are waited for without a timer that overflows (S47)',
+    'of $name does not overflow the timer of a waiter (S47)',
     async ({ of }) => {
       process.on('warning', noteWarning)
-      // On the clock of the system, which sets real timers.
+      // The system clock sets real timers.
       const limiter = createLimiter(of(1, '365d'))
       limiter.tryAcquire('key')
       const patience = new AbortController()
@@ -155,9 +158,9 @@ describe('windows of a year', () => {
   )
 })
 
-describe('looking', () => {
+describe('peek', () => {
   // valeriansaliou/node-fast-ratelimit#7
-  test.each(ALL)('at a key of $name costs nothing, also when it is refused (S23)', ({ of }) => {
+  test.each(ALL)('costs no permits on $name, also when it returns a refusal (S23)', ({ of }) => {
     const { limiter, at } = fromStart(of(5, '1m'))
     at(MINUTE_MS)
     const fresh = limiter.peek('key')
@@ -174,7 +177,7 @@ describe('looking', () => {
 
 describe('a limit of 0', () => {
   // express-rate-limit/express-rate-limit 7 changed what it means, microlinkhq/async-ratelimiter throws "max required"
-  test.each(ALL)('of $name refuses by every verb, at any time (S50)', async ({ of }) => {
+  test.each(ALL)('of $name refuses every call, at any time (S50)', async ({ of }) => {
     const { limiter, at } = fromStart(of(0, '1m'))
     for (const ms of [0, MINUTE_MS, 365 * DAY_MS]) {
       at(ms)
@@ -186,7 +189,7 @@ describe('a limit of 0', () => {
     }
   })
 
-  test.each(ALL)('of $name closes what was open, and what had begun (S50)', ({ of }) => {
+  test.each(ALL)('of $name, set by an update, refuses new keys and keys in use (S50)', ({ of }) => {
     const { limiter, at } = fromStart(of(5, '1m'))
     limiter.tryAcquire('begun')
     limiter.update(of(0, '1m'))
@@ -197,10 +200,10 @@ describe('a limit of 0', () => {
   })
 })
 
-describe('another window', () => {
-  // Tabcorp/redis-rate-limiter#44. Not for smooth limiters: there, as in Guava, what is owed stays owed in time.
+describe('an update to another window', () => {
+  // Tabcorp/redis-rate-limiter#44. Smooth limiters differ, as in Guava: the time of a debt does not change.
   test.each([TOKEN_BUCKET, LEAKY_BUCKET, ...WINDOWS])(
-    'of $name is felt within that window, not when the old one has passed (S52)',
+    'of $name applies within the new window, not after the old one (S52)',
     ({ of }) => {
       const { limiter, at } = fromStart(of(10, '1h'))
       while (limiter.tryAcquire('key').allowed);
@@ -217,7 +220,7 @@ describe('another window', () => {
 
 describe('reset', () => {
   // express-rate-limit/express-rate-limit#2
-  test.each(ALL)('gives a key of $name its limit, exactly (S53)', ({ of }) => {
+  test.each(ALL)('gives a key of $name its whole limit and no more (S53)', ({ of }) => {
     const { limiter, at } = fromStart(of(5, '1m'))
     at(MINUTE_MS)
     const atOnce = grantsOf(limiter)

@@ -8,7 +8,7 @@ const DAY_MS = 86_400_000
 
 test.each<Table<CycleOptions>>([
   [
-    'a key never seen has all permits of the cycle it finds; they are back when the next one starts',
+    'a new key has all permits of the current cycle; they come back when the next cycle starts',
     twoPerSecond,
     [
       [300, 0, 0, 'granted', 0, { remaining: 2, refillMs: 0, resetMs: 0, balance: 2 }],
@@ -20,7 +20,7 @@ test.each<Table<CycleOptions>>([
     ],
   ],
   [
-    'who comes too late books permits of cycles to come',
+    'when the cycle is used up, a request books permits of later cycles',
     twoPerSecond,
     [
       [300, 2, Infinity, 'granted', 0, { remaining: 0, refillMs: 700, resetMs: 700, balance: 0 }],
@@ -33,7 +33,7 @@ test.each<Table<CycleOptions>>([
     ],
   ],
   [
-    'around the edge of two cycles twice the limit passes, and no more',
+    'around the end of a cycle at most twice the limit passes',
     twoPerSecond,
     [
       [999.999, 2, 0, 'granted', 0, { remaining: 0 }],
@@ -43,7 +43,7 @@ test.each<Table<CycleOptions>>([
     ],
   ],
   [
-    'a dearer booking adds itself, less one, to the cycle that pays for it',
+    'the cycle in which a booking completes may grant up to cost - 1 permits above the limit',
     twoPerSecond,
     [
       [0, 1, 0, 'granted', 0, { remaining: 1 }],
@@ -53,7 +53,7 @@ test.each<Table<CycleOptions>>([
     ],
   ],
   [
-    'permits of cycles that nobody used are not saved up',
+    'unused permits of a cycle are not saved',
     twoPerSecond,
     [
       [0, 2, 0, 'granted', 0, { remaining: 0 }],
@@ -62,7 +62,7 @@ test.each<Table<CycleOptions>>([
     ],
   ],
   [
-    'a wait beyond maxWait is refused; retryAfter is when the same patience suffices, wait when none is needed',
+    'a wait longer than maxWait is refused; retryAfterMs ends when the same maxWait is enough',
     twoPerSecond,
     [
       [300, 2, 0, 'granted', 0, { remaining: 0 }],
@@ -72,7 +72,7 @@ test.each<Table<CycleOptions>>([
     ],
   ],
   [
-    'a refusal changes nothing: a smaller ask still passes',
+    'a refusal changes nothing: a request of smaller cost still passes',
     { limit: 10, period: '100s' },
     [
       [0, 8, 0, 'granted', 0, { remaining: 2 }],
@@ -82,7 +82,7 @@ test.each<Table<CycleOptions>>([
     ],
   ],
   [
-    'an ask above the limit is never granted at once, but can be booked',
+    'a cost above the limit is never granted at once, but can be booked',
     twoPerSecond,
     [
       [0, 3, 0, 'refused', Infinity, { remaining: 2, refillMs: 0, resetMs: 0, balance: 2 }],
@@ -92,7 +92,7 @@ test.each<Table<CycleOptions>>([
     ],
   ],
   [
-    'one that needs two cycles more is refused for ever to a patience of one period',
+    'a cost that needs two more cycles is never granted with a maxWait of one period',
     twoPerSecond,
     [
       [0, 5, 1000, 'refused', Infinity, { remaining: 2 }],
@@ -101,7 +101,7 @@ test.each<Table<CycleOptions>>([
     ],
   ],
   [
-    'while a debt is being paid an ask above the limit comes nearer with every cycle',
+    'during a debt, retryAfter of a cost above the limit gets shorter with every cycle',
     twoPerSecond,
     [
       [300, 3, Infinity, 'granted', 700, { remaining: 0, balance: -1 }],
@@ -119,7 +119,7 @@ test.each<Table<CycleOptions>>([
     ],
   ],
   [
-    'limit 0 refuses everything for good',
+    'limit 0 refuses everything for ever',
     { limit: 0, period: '1m' },
     [
       [0, 1, Infinity, 'refused', Infinity, { remaining: 0, refillMs: Infinity, resetMs: 0, balance: 0 }],
@@ -128,7 +128,7 @@ test.each<Table<CycleOptions>>([
     ],
   ],
   [
-    'time that goes back does not bring back a cycle',
+    'a clock that goes back does not refill a cycle',
     twoPerSecond,
     [
       [1500, 2, 0, 'granted', 0, { remaining: 0 }],
@@ -138,7 +138,7 @@ test.each<Table<CycleOptions>>([
     ],
   ],
   [
-    'cycles start at the origin, and every period before and after it',
+    'cycles start at the origin and every period before and after it',
     { ...twoPerSecond, origin: START_MS + 60_300 },
     [
       [0, 2, 0, 'granted', 0, { remaining: 0, resetMs: 300 }],
@@ -147,7 +147,7 @@ test.each<Table<CycleOptions>>([
     ],
   ],
   [
-    'a year is as good as a second',
+    'a period of a year works like one of a second',
     { limit: 5, period: '365d', origin: START_MS },
     [
       [0, 5, 0, 'granted', 0, { remaining: 0, resetMs: 365 * DAY_MS }],
@@ -160,20 +160,20 @@ test.each<Table<CycleOptions>>([
   expectSteps(cycle(options), rows)
 })
 
-test('bookings end where microseconds end, and say never', () => {
+test('a booking beyond the largest time in microseconds is refused for ever', () => {
   const { limiter } = fromStart(cycle({ limit: 1, period: '200 days' }))
   expect(limiter.reserve('key', { cost: 1000 }).allowed).toBe(false)
   expect(limiter.reserve('key', { cost: 400 }).waitMs).toBeLessThan(Number.MAX_SAFE_INTEGER / 1000)
 })
 
-describe('giving back', () => {
+describe('cancel, refund, release and drain', () => {
   function booking(limit = 2) {
     const { limiter, at } = fromStart(cycle({ ...twoPerSecond, limit }))
     const book = (cost = 1) => limiter.reserve('key', { cost })
     return { limiter, at, book, balance: () => limiter.peek('key').balance }
   }
 
-  test('cancelled before its instant: all of it, when nobody has booked after it; exactly once', () => {
+  test('a cancel before the booked time returns all permits if no later booking exists, exactly once', () => {
     const { book, at, balance } = booking()
     book(2)
     const second = book(3)
@@ -182,7 +182,7 @@ describe('giving back', () => {
     expect(balance()).toBe(2)
   })
 
-  test('cancelled before its instant: less what was booked after it', () => {
+  test('a cancel before the booked time returns the cost less what was booked later', () => {
     const { book, balance } = booking(4)
     book(4)
     const second = book(3)
@@ -190,7 +190,7 @@ describe('giving back', () => {
     expect([second.cancel(), balance()]).toEqual([2, -2])
   })
 
-  test('and only permits of the cycle that the last one waits for', () => {
+  test('a cancel returns only permits of the cycle that the last booking waits for', () => {
     const { book, balance } = booking()
     book(2)
     const second = book(3)
@@ -198,7 +198,7 @@ describe('giving back', () => {
     expect([second.cancel(), balance()]).toEqual([1, -3])
   })
 
-  test('a cancelled early slot does not make room for a second one in a later cycle', () => {
+  test('a cancelled early booking does not allow a second booking in a later cycle', () => {
     const { book } = booking(1)
     book()
     const early = book()
@@ -208,7 +208,7 @@ describe('giving back', () => {
     expect([book().waitMs, book().waitMs]).toEqual([3000, 4000])
   })
 
-  test('nor when cycles have begun since', () => {
+  test('a cancelled early booking does not allow a second booking after cycles have passed either', () => {
     const { book, at } = booking(1)
     book(2)
     const early = book()
@@ -219,7 +219,7 @@ describe('giving back', () => {
     expect(book().waitMs).toBe(2500)
   })
 
-  test('once nobody waits behind it, an early slot can be given back after all', () => {
+  test('an early booking can be cancelled once the later bookings are cancelled', () => {
     const { book, balance } = booking(1)
     book()
     const early = book()
@@ -228,7 +228,7 @@ describe('giving back', () => {
     expect(balance()).toBe(0)
   })
 
-  test('cancelled at its instant still works, after it no more', () => {
+  test('a cancel works up to the booked time and returns nothing after it', () => {
     const { book, at } = booking()
     book(2)
     const second = book()
@@ -238,7 +238,7 @@ describe('giving back', () => {
     expect(second.cancel()).toBe(1)
   })
 
-  test('refunded within its cycle, and no more once the next one has brought it back', () => {
+  test('a refund returns permits within their cycle and nothing after the next cycle has started', () => {
     const { book, at, balance } = booking()
     const first = book(2)
     at(999.999)
@@ -248,7 +248,7 @@ describe('giving back', () => {
     expect([second.refund(), balance()]).toEqual([0, 2])
   })
 
-  test('refunded: never what those who wait count on', () => {
+  test('a refund never returns permits that later bookings need', () => {
     const { book, at, balance } = booking()
     const first = book()
     book()
@@ -257,7 +257,7 @@ describe('giving back', () => {
     expect([first.refund(), balance()]).toEqual([0, -1])
   })
 
-  test('release gives back no more than was used, and nothing of another cycle', () => {
+  test('release returns no more than was used, and nothing of another cycle', () => {
     const { book, limiter, at, balance } = booking()
     book()
     expect([limiter.release('key', 5), limiter.release('key', 5), balance()]).toEqual([1, 0, 2])
@@ -267,14 +267,14 @@ describe('giving back', () => {
     expect(limiter.release('never seen', 1)).toBe(0)
   })
 
-  test('release leaves to those who wait what they wait for, however often it is called', () => {
+  test('repeated release calls never take permits from waiters', () => {
     const { book, limiter } = booking()
     limiter.tryAcquire('key', { cost: 2 })
     book()
     expect(limiter.release('key', 2) + limiter.release('key', 2)).toBeLessThanOrEqual(2)
   })
 
-  test('drain takes what is there and leaves debts alone', () => {
+  test('drain takes the available permits and does not change a debt', () => {
     const { book, limiter, balance } = booking()
     book()
     expect([limiter.drain('key'), limiter.drain('key'), balance()]).toEqual([1, 0, 0])
@@ -284,7 +284,7 @@ describe('giving back', () => {
 })
 
 describe('update', () => {
-  /** A limiter of 2 per second, told something else at 400. */
+  /** A limiter of 2 per second, updated at 400. */
   function updated(options: CycleOptions, booked: number) {
     const { limiter, at } = fromStart(cycle(twoPerSecond))
     limiter.reserve('key', { cost: booked })
@@ -293,42 +293,42 @@ describe('update', () => {
     return { limiter, at }
   }
 
-  test('a higher limit takes hold with the next cycle', () => {
+  test('a higher limit applies from the next cycle', () => {
     const { limiter, at } = updated({ ...twoPerSecond, limit: 5 }, 2)
     expect(limiter.peek('key')).toMatchObject({ remaining: 0, refillAfterMs: 600, limit: 5 })
     at(1000)
     expect(limiter.peek('key').remaining).toBe(5)
   })
 
-  test('a lower one too', () => {
+  test('a lower limit applies from the next cycle', () => {
     const { limiter, at } = updated({ ...twoPerSecond, limit: 1 }, 1)
     expect(limiter.peek('key').balance).toBe(1)
     at(1000)
     expect(limiter.peek('key')).toMatchObject({ remaining: 1, resetAfterMs: 0 })
   })
 
-  test('a debt is paid at the new limit', () => {
+  test('a debt is refilled at the new limit', () => {
     const { limiter } = updated({ ...twoPerSecond, limit: 5 }, 10)
     expect(limiter.peek('key')).toMatchObject({ balance: -8, waitMs: 1600 })
   })
 
-  test('cycles that nobody has looked at are refilled by the new limit', () => {
+  test('cycles since the last use of a key are refilled at the new limit', () => {
     const { limiter, at } = fromStart(cycle(twoPerSecond))
     limiter.reserve('key', { cost: 8 })
     at(2400)
     limiter.update(cycle({ ...twoPerSecond, limit: 5 }))
-    // A debt of 6, and two cycles since: by the old limit there would be a debt of 2.
+    // A debt of 6, and two cycles since: at the old limit a debt of 2 would be left.
     expect(limiter.peek('key').balance).toBe(4)
   })
 
-  test('with another period the balance stays', () => {
+  test('the balance stays the same with another period', () => {
     const { limiter, at } = updated({ limit: 2, period: '10s' }, 3)
     expect(limiter.peek('key')).toMatchObject({ balance: -1, waitMs: 9600 })
     at(10_000)
     expect(limiter.peek('key').balance).toBe(1)
   })
 
-  test('with another period the cycles before it have refilled by the old limit', () => {
+  test('with another period, the cycles before the update are refilled at the old limit', () => {
     const { limiter, at } = fromStart(cycle(twoPerSecond))
     limiter.reserve('key', { cost: 8 })
     at(2400)
@@ -336,12 +336,12 @@ describe('update', () => {
     expect(limiter.peek('key')).toMatchObject({ balance: -2, waitMs: 7600 })
   })
 
-  test('with another origin the balance stays', () => {
+  test('the balance stays the same with another origin', () => {
     const { limiter } = updated({ ...twoPerSecond, origin: START_MS + 700 }, 2)
     expect(limiter.peek('key')).toMatchObject({ balance: 0, waitMs: 300 })
   })
 
-  test('a limit that is switched off refuses what was left', () => {
+  test('after an update to limit 0 the permits that were left are refused', () => {
     const { limiter } = updated({ ...twoPerSecond, limit: 0 }, 1)
     expect(limiter.peek('key')).toMatchObject({ allowed: false, remaining: 0, waitMs: Infinity })
   })

@@ -1,10 +1,10 @@
 import type { Algorithm } from '@sluice/core'
 import { describe, expect, test } from 'vitest'
 
-/** A value that an option does not take, and the class of the error it is answered with. */
+/** A value that an option does not accept, and the class of the error that is thrown. */
 export type Faulty = readonly [value: unknown, ErrorClass: typeof RangeError | typeof TypeError]
 
-/** No whole number of permits, nor of anything. */
+/** Values that are not whole numbers. */
 export const NOT_WHOLE: readonly Faulty[] = [
   ['60', TypeError],
   [10n, TypeError],
@@ -17,7 +17,7 @@ export const NOT_WHOLE: readonly Faulty[] = [
   [2 ** 53, RangeError],
 ]
 
-/** No length of a wait: anything but 0 and more. */
+/** Values that are not the length of a wait, which is 0 or more. */
 export const NOT_A_WAIT: readonly Faulty[] = [
   ['60', RangeError],
   ['soon', RangeError],
@@ -28,7 +28,7 @@ export const NOT_A_WAIT: readonly Faulty[] = [
   [{ seconds: 1 }, TypeError],
 ]
 
-/** No length of a window, which takes time and ends. */
+/** Values that are not the length of a window, which is above 0 and finite. */
 export const NOT_A_SPAN: readonly Faulty[] = [
   ...NOT_A_WAIT,
   [0, RangeError],
@@ -39,7 +39,7 @@ export const NOT_A_SPAN: readonly Faulty[] = [
   [null, TypeError],
 ]
 
-/** What the options of an algorithm do not take, and what is said to one that it does not know. */
+/** Tests the option values that an algorithm rejects, and the suggestions for unknown option names. */
 export function describeFaults<Options extends object>(
   make: (options: Options) => Algorithm,
   good: Options,
@@ -50,19 +50,22 @@ export function describeFaults<Options extends object>(
     const cases = Object.entries<readonly Faulty[]>(faults).flatMap(([option, values]) =>
       values.map(([value, ErrorClass]) => ({ option, value, ErrorClass })),
     )
-    // express-rate-limit 8.7.5 takes a limit of NaN for none, fastify-rate-limit 11.2.0 one of '2' for 1000.
-    test.each(cases)('$option: $value is a fault', ({ option, value, ErrorClass }) => {
+    // express-rate-limit 8.7.5 reads a limit of NaN as no limit, fastify-rate-limit 11.2.0 reads '2' as 1000.
+    test.each(cases)('$option: $value throws', ({ option, value, ErrorClass }) => {
       const error = thrownBy(() => make({ ...good, [option]: value }))
       expect(error).toBeInstanceOf(ErrorClass)
       expect(error).toMatchObject({ code: 'SLUICE_INVALID_OPTION', option })
     })
 
-    test.each(Object.entries<string>(misspelt))('%s is unknown, and %s is meant', (unknown, meant) => {
-      const error = thrownBy(() => make({ ...good, [unknown]: 1 }))
-      expect(error).toBeInstanceOf(TypeError)
-      expect(error).toMatchObject({ code: 'SLUICE_UNKNOWN_OPTION', option: unknown })
-      expect(error.message).toContain(`did you mean '${meant}'?`)
-    })
+    test.each(Object.entries<string>(misspelt))(
+      'unknown option %s throws an error that suggests %s',
+      (unknown, meant) => {
+        const error = thrownBy(() => make({ ...good, [unknown]: 1 }))
+        expect(error).toBeInstanceOf(TypeError)
+        expect(error).toMatchObject({ code: 'SLUICE_UNKNOWN_OPTION', option: unknown })
+        expect(error.message).toContain(`did you mean '${meant}'?`)
+      },
+    )
   })
 }
 

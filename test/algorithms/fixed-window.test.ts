@@ -9,7 +9,7 @@ const DAY_MS = 86_400_000
 
 test.each<Table<FixedWindowOptions>>([
   [
-    'a key never seen has a whole window, which starts with its first permit and ends for all at once',
+    'a new key has a whole window, which starts with the first permit; all permits come back at its end',
     threePerSecond,
     [
       [0, 0, 0, 'granted', 0, { remaining: 3, refillMs: 0, resetMs: 0, balance: 3 }],
@@ -21,7 +21,7 @@ test.each<Table<FixedWindowOptions>>([
     ],
   ],
   [
-    'around the edge of two windows twice the limit passes, and no more',
+    'around the end of a window at most twice the limit passes',
     threePerSecond,
     [
       [0, 1, 0, 'granted', 0, { remaining: 2 }],
@@ -31,7 +31,7 @@ test.each<Table<FixedWindowOptions>>([
     ],
   ],
   [
-    'aligned to the epoch it ends with the second of the clock, and six pass within a microsecond',
+    'aligned to the epoch, a window ends at a full second of the clock, and six requests pass within a microsecond',
     threePerSecondOfTheClock,
     [
       [300, 0, 0, 'granted', 0, { remaining: 3, refillMs: 0, resetMs: 0 }],
@@ -43,7 +43,7 @@ test.each<Table<FixedWindowOptions>>([
     ],
   ],
   [
-    'a refusal changes nothing: a smaller ask still passes, and no window starts',
+    'a refusal changes nothing: a request of smaller cost still passes, and no window starts',
     { limit: 10, window: '60s' },
     [
       [0, 11, 0, 'refused', Infinity, { remaining: 10, resetMs: 0 }],
@@ -54,7 +54,7 @@ test.each<Table<FixedWindowOptions>>([
     ],
   ],
   [
-    'an ask above the limit is never granted, and patience does not help: no permit is promised',
+    'a cost above the limit is never granted, whatever maxWait is: permits cannot be booked',
     threePerSecond,
     [
       [0, 4, Infinity, 'refused', Infinity, { remaining: 3, refillMs: 0, resetMs: 0, balance: 3 }],
@@ -64,7 +64,7 @@ test.each<Table<FixedWindowOptions>>([
     ],
   ],
   [
-    'cost 0 is always granted, changes nothing and starts no window',
+    'cost 0 is always granted, changes nothing and does not start a window',
     threePerSecond,
     [
       [0, 0, 0, 'granted', 0, { remaining: 3, resetMs: 0 }],
@@ -73,7 +73,7 @@ test.each<Table<FixedWindowOptions>>([
     ],
   ],
   [
-    'limit 0 refuses everything for good',
+    'limit 0 refuses everything for ever',
     { limit: 0, window: '1m' },
     [
       [0, 1, Infinity, 'refused', Infinity, { remaining: 0, resetMs: 0, balance: 0 }],
@@ -82,7 +82,7 @@ test.each<Table<FixedWindowOptions>>([
     ],
   ],
   [
-    'time that goes back opens no window, neither one of the past nor a new one',
+    'a clock that goes back opens neither a past window nor a new one',
     threePerSecond,
     [
       [1000, 2, 0, 'granted', 0, { remaining: 1 }],
@@ -93,7 +93,7 @@ test.each<Table<FixedWindowOptions>>([
     ],
   ],
   [
-    'nor does it where windows are those of the clock',
+    'a clock that goes back opens no window aligned to the epoch either',
     threePerSecondOfTheClock,
     [
       [1000, 3, 0, 'granted', 0, { remaining: 0 }],
@@ -102,7 +102,7 @@ test.each<Table<FixedWindowOptions>>([
     ],
   ],
   [
-    'a year is as good as a second',
+    'a period of a year works like one of a second',
     { limit: 5, window: '365d' },
     [
       [0, 5, 0, 'granted', 0, { remaining: 0, resetMs: 365 * DAY_MS }],
@@ -115,7 +115,7 @@ test.each<Table<FixedWindowOptions>>([
   expectSteps(fixedWindow(options), rows)
 })
 
-test('a day of the clock ends at midnight UTC', () => {
+test('a window of a day, aligned to the epoch, ends at midnight UTC', () => {
   const sixOClock = Date.UTC(2025, 0, 1, 6)
   expectSteps(
     fixedWindow({ limit: 1, window: '1d', align: 'epoch' }),
@@ -128,8 +128,8 @@ test('a day of the clock ends at midnight UTC', () => {
   )
 })
 
-describe('giving back', () => {
-  test('release gives back what was used, while the window lasts', () => {
+describe('cancel, refund, release and drain', () => {
+  test('release returns what was used until the window ends', () => {
     const { limiter, at } = fromStart(fixedWindow(threePerSecond))
     limiter.tryAcquire('key', { cost: 3 })
     at(500)
@@ -139,7 +139,7 @@ describe('giving back', () => {
     expect(limiter.release('key', 1)).toBe(0)
   })
 
-  test('release gives back no more than was used; then the key is as if never seen', () => {
+  test('release returns no more than was used; then the key is like a new one', () => {
     const { limiter, at } = fromStart(fixedWindow(threePerSecond))
     limiter.tryAcquire('key', { cost: 2 })
     at(500)
@@ -149,7 +149,7 @@ describe('giving back', () => {
     expect(limiter.release('never seen', 1)).toBe(0)
   })
 
-  test('an early permit that is given back after its window takes nothing off the next', () => {
+  test('a refund after the window has ended does not change the next window', () => {
     const { ledger, take, at } = ledgerFromStart(fixedWindow(threePerSecond))
     const early = take(2)
     at(1000)
@@ -158,7 +158,7 @@ describe('giving back', () => {
     expect(ledger.decide('key', 1, 0, false).balance).toBe(0)
   })
 
-  test('within its window it comes back, and no permit of another window with it', () => {
+  test('a refund within its window returns the permit, and none of another window', () => {
     const { ledger, take, at } = ledgerFromStart(fixedWindow(threePerSecond))
     const first = take(1)
     take(2)
@@ -175,7 +175,7 @@ describe('giving back', () => {
     expect(limiter.peek('key')).toMatchObject({ allowed: false, retryAfterMs: 600 })
   })
 
-  test('a permit of the next window cannot be promised', () => {
+  test('reserve throws, because permits of the next window cannot be booked', () => {
     const { limiter } = fromStart(fixedWindow(threePerSecond))
     const error = thrownBy(() => limiter.reserve('key'))
     expect(error).toBeInstanceOf(TypeError)
@@ -185,7 +185,7 @@ describe('giving back', () => {
 })
 
 describe('update', () => {
-  /** A limiter of 3 per second whose key has used 2 at 0, told something else at 400. */
+  /** A limiter of 3 per second whose key has used 2 at 0, updated at 400. */
   function updated(options: FixedWindowOptions) {
     const { limiter, at } = fromStart(fixedWindow(threePerSecond))
     limiter.tryAcquire('key', { cost: 2 })
@@ -195,9 +195,9 @@ describe('update', () => {
   }
 
   test.each([
-    ['a higher limit adds what it is higher by', 5, 3, 600],
-    ['a lower one takes it away', 2, 0, 600],
-    ['and what was used beyond it stays used', 1, -1, 600],
+    ['a higher limit adds the difference', 5, 3, 600],
+    ['a lower limit subtracts the difference', 2, 0, 600],
+    ['a limit below what was used leaves a negative balance', 1, -1, 600],
   ])('%s', (_rule, limit, balance, refillAfterMs) => {
     const { limiter, at } = updated({ limit, window: '1s' })
     expect(limiter.peek('key')).toMatchObject({ balance, refillAfterMs, remaining: Math.max(0, balance) })
@@ -205,17 +205,17 @@ describe('update', () => {
     expect(limiter.peek('key')).toMatchObject({ remaining: limit, resetAfterMs: 0 })
   })
 
-  test('a longer window lasts from the same start', () => {
+  test('a longer window keeps its start', () => {
     const { limiter } = updated({ limit: 3, window: '2s' })
     expect(limiter.peek('key')).toMatchObject({ remaining: 1, resetAfterMs: 1600 })
   })
 
-  test('a shorter window may be over', () => {
+  test('a shorter window may already have ended', () => {
     expect(updated({ limit: 3, window: '400ms' }).limiter.peek('key').remaining).toBe(3)
     expect(updated({ limit: 3, window: 400.001 }).limiter.peek('key').remaining).toBe(1)
   })
 
-  test('a window that was over stays over, however long it would be now', () => {
+  test('a window that has ended stays ended after an update to a longer window', () => {
     const { limiter, at } = fromStart(fixedWindow(threePerSecond))
     limiter.tryAcquire('key', { cost: 2 })
     at(1000)
@@ -223,7 +223,7 @@ describe('update', () => {
     expect(limiter.peek('key')).toMatchObject({ remaining: 3, resetAfterMs: 0 })
   })
 
-  test('aligned to the epoch, what was used counts in the window of the clock that it finds', () => {
+  test('after an update to align: epoch, used permits count in the current aligned window', () => {
     const { limiter, at } = fromStart(fixedWindow(threePerSecond))
     at(700)
     limiter.tryAcquire('key', { cost: 2 })

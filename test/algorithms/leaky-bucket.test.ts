@@ -4,13 +4,13 @@ import { describe, expect, test } from 'vitest'
 import { describeFaults, NOT_A_SPAN, NOT_WHOLE } from './faults.js'
 import { expectSteps, fromStart, type Table } from './steps.js'
 
-/** One every 500 ms, and two may wait. */
+/** One request every 500 ms, and two may wait. */
 const twoPerSecond = { limit: 2, window: '1s', capacity: 2 } as const
 const DAY_MS = 86_400_000
 
 test.each<Table<LeakyBucketOptions>>([
   [
-    'the first goes at once, as many as the capacity wait for their turn, one more is refused',
+    'the first request passes at once, as many as the capacity wait for their turn, and one more is refused',
     twoPerSecond,
     [
       [0, 0, 0, 'granted', 0, { remaining: 1, refillMs: 0, resetMs: 0, balance: 1 }],
@@ -24,7 +24,7 @@ test.each<Table<LeakyBucketOptions>>([
     ],
   ],
   [
-    'without patience one passes per interval, and idleness earns nothing',
+    'with maxWait 0 one request passes per interval, and idle time is not saved',
     twoPerSecond,
     [
       [0, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -36,7 +36,7 @@ test.each<Table<LeakyBucketOptions>>([
     ],
   ],
   [
-    'a wait beyond maxWait is refused; retryAfter is when the same patience suffices, wait when none is needed',
+    'a wait longer than maxWait is refused; retryAfterMs ends when the same maxWait is enough',
     twoPerSecond,
     [
       [0, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -46,7 +46,7 @@ test.each<Table<LeakyBucketOptions>>([
     ],
   ],
   [
-    'a dearer ask goes at its turn, holds the outlet for as long as it costs and needs as much room',
+    'a request of higher cost takes as many places in the bucket and delays the next request by as many intervals',
     twoPerSecond,
     [
       [0, 2, Infinity, 'granted', 0, { remaining: 0, refillMs: 1000, resetMs: 1000, balance: -1 }],
@@ -59,7 +59,7 @@ test.each<Table<LeakyBucketOptions>>([
     ],
   ],
   [
-    'a refusal changes nothing: a smaller ask still goes',
+    'a refusal changes nothing: a request of smaller cost still passes',
     twoPerSecond,
     [
       [0, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -68,7 +68,7 @@ test.each<Table<LeakyBucketOptions>>([
     ],
   ],
   [
-    'an ask above capacity + 1 is never granted, whatever the wait',
+    'a cost above capacity + 1 is never granted, whatever maxWait is',
     twoPerSecond,
     [
       [0, 4, 0, 'refused', Infinity, { remaining: 1, refillMs: 0, resetMs: 0, balance: 1 }],
@@ -77,7 +77,7 @@ test.each<Table<LeakyBucketOptions>>([
     ],
   ],
   [
-    'capacity 0 lets nobody wait',
+    'capacity 0 refuses every request that would have to wait',
     { ...twoPerSecond, capacity: 0 },
     [
       [0, 1, Infinity, 'granted', 0, { remaining: 0 }],
@@ -88,7 +88,7 @@ test.each<Table<LeakyBucketOptions>>([
     ],
   ],
   [
-    'intervals that are no whole microsecond stay exact: 3 per second',
+    'intervals with fractions of a microsecond stay exact: 3 per second',
     { limit: 3, window: '1s', capacity: 5 },
     [
       [0, 1, Infinity, 'granted', 0, { remaining: 0, refillMs: 333.334 }],
@@ -100,7 +100,7 @@ test.each<Table<LeakyBucketOptions>>([
     ],
   ],
   [
-    'cost 0 is always granted, waits for nobody and changes nothing',
+    'cost 0 is always granted at once and changes nothing',
     twoPerSecond,
     [
       [0, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -108,7 +108,7 @@ test.each<Table<LeakyBucketOptions>>([
     ],
   ],
   [
-    'limit 0 refuses everything for good',
+    'limit 0 refuses everything for ever',
     { limit: 0, window: '1m', capacity: 5 },
     [
       [0, 1, Infinity, 'refused', Infinity, { remaining: 0, refillMs: Infinity, resetMs: 0, balance: 0 }],
@@ -117,7 +117,7 @@ test.each<Table<LeakyBucketOptions>>([
     ],
   ],
   [
-    'time that goes back earns nothing',
+    'a clock that goes back refills nothing',
     twoPerSecond,
     [
       [1000, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -127,7 +127,7 @@ test.each<Table<LeakyBucketOptions>>([
     ],
   ],
   [
-    'one a year is as good as one a second',
+    'one per year works like one per second',
     { limit: 1, window: '365d', capacity: 1 },
     [
       [0, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -141,21 +141,21 @@ test.each<Table<LeakyBucketOptions>>([
   expectSteps(leakyBucket(options), rows)
 })
 
-describe('patience', () => {
-  test('is capacity * window / limit unless told otherwise', () => {
+describe('maxWait of leakyBucket', () => {
+  test('is capacity * window / limit by default', () => {
     expect(leakyBucket(twoPerSecond).policy.maxWaitMs).toBe(1000)
     expect(leakyBucket({ ...twoPerSecond, capacity: 0 }).policy.maxWaitMs).toBe(0)
     expect(leakyBucket({ limit: 3, window: '1s', capacity: 1 }).policy.maxWaitMs).toBe(333.334)
   })
 
-  test('suffices for every place in the bucket', () => {
+  test('is long enough for every place in the bucket', () => {
     const { limiter } = fromStart(leakyBucket({ limit: 3, window: '1s', capacity: 4 }))
     const waits = [1, 2, 3, 4, 5].map(() => limiter.reserve('key').waitMs)
     expect(waits).toEqual([0, 333.334, 666.667, 1000, 1333.334])
     expect(limiter.reserve('key').allowed).toBe(false)
   })
 
-  test('of the limiter comes first', () => {
+  test('is replaced by the maxWait of the limiter', () => {
     const clock = manualClock()
     const limiter = createLimiter(leakyBucket(twoPerSecond), { clock, maxWait: 600 })
     expect([1, 2, 3].map(() => limiter.reserve('key').allowed)).toEqual([true, true, false])
@@ -163,7 +163,7 @@ describe('patience', () => {
   })
 })
 
-describe('giving back', () => {
+describe('cancel, refund, release and drain', () => {
   /** Books at times in milliseconds. */
   function booking(capacity = 10) {
     const { limiter, at } = fromStart(leakyBucket({ ...twoPerSecond, capacity }))
@@ -171,7 +171,7 @@ describe('giving back', () => {
     return { limiter, at, book, nextWait: () => limiter.peek('key').waitMs }
   }
 
-  test('cancelled before its instant: all of it, when nobody has booked after it; exactly once', () => {
+  test('a cancel before the booked time returns all permits if no later booking exists, exactly once', () => {
     const { book, at, nextWait } = booking()
     book()
     const second = book(2)
@@ -181,7 +181,7 @@ describe('giving back', () => {
     expect(nextWait()).toBe(0.001)
   })
 
-  test('cancelled before its instant: nothing while somebody is behind, whose slot starts where this one ends', () => {
+  test('a cancel returns nothing while a later booking exists, whose slot starts where this one ends', () => {
     const { book, nextWait } = booking()
     book()
     const second = book(3)
@@ -191,7 +191,7 @@ describe('giving back', () => {
     expect([second.cancel(), nextWait()]).toEqual([3, second.waitMs])
   })
 
-  test('cancelled at its instant still works, after it no more', () => {
+  test('a cancel works up to the booked time and returns nothing after it', () => {
     const { book, at } = booking()
     book()
     const second = book()
@@ -201,7 +201,7 @@ describe('giving back', () => {
     expect(second.cancel()).toBe(1)
   })
 
-  test('refunded: what of its time has not passed', () => {
+  test('a refund returns the part whose time has not passed', () => {
     const { book, at, nextWait } = booking()
     const first = book(2)
     at(250)
@@ -211,7 +211,7 @@ describe('giving back', () => {
     expect(second.refund()).toBe(0)
   })
 
-  test('refunded: never what those who wait count on', () => {
+  test('a refund never returns permits that later bookings need', () => {
     const { book, at, nextWait } = booking()
     const first = book()
     book()
@@ -219,7 +219,7 @@ describe('giving back', () => {
     expect([first.refund(), nextWait()]).toEqual([0, 900])
   })
 
-  test('release gives back no more than is held, and nothing while somebody waits', () => {
+  test('release returns no more than was used, and nothing while a booking waits', () => {
     const { book, limiter, nextWait } = booking()
     book()
     expect([limiter.release('key', 5), limiter.release('key', 5), nextWait()]).toEqual([1, 0, 0])
@@ -229,14 +229,14 @@ describe('giving back', () => {
     expect(limiter.release('never seen', 1)).toBe(0)
   })
 
-  test('drain takes the one permit that is there', () => {
+  test('drain takes the one available permit', () => {
     const { limiter, nextWait } = booking()
     expect([limiter.drain('key'), limiter.drain('key'), nextWait()]).toEqual([1, 0, 500])
   })
 })
 
 describe('update', () => {
-  /** A limiter of 2 per second whose key owes 2 permits, told something else. */
+  /** An updated limiter of 2 per second whose key had a debt of 2 permits. */
   function updated(options: LeakyBucketOptions) {
     const { limiter, at } = fromStart(leakyBucket(twoPerSecond))
     for (let i = 0; i < 3; i++) limiter.reserve('key')
@@ -251,17 +251,17 @@ describe('update', () => {
     ['a longer window', { ...twoPerSecond, window: '10s' }, 10_000],
     ['a shorter window', { ...twoPerSecond, window: '100ms' }, 100],
     ['another capacity', { ...twoPerSecond, capacity: 1 }, 1000],
-  ] as const)('%s: what is owed stays owed in permits', (_change, options, waitMs) => {
+  ] as const)('%s: a debt keeps its number of permits', (_change, options, waitMs) => {
     const { limiter } = updated(options)
     expect(limiter.peek('key')).toMatchObject({ balance: -1, waitMs })
   })
 
-  test('a smaller capacity lets nobody in until there is room', () => {
+  test('a smaller capacity refuses requests until a place is free', () => {
     const { limiter } = updated({ ...twoPerSecond, capacity: 1 })
     expect(limiter.reserve('key')).toMatchObject({ allowed: false, waitMs: 1000, retryAfterMs: 500 })
   })
 
-  test('a key at rest stays at rest', () => {
+  test('an idle key stays idle', () => {
     const { limiter, at } = fromStart(leakyBucket(twoPerSecond))
     limiter.tryAcquire('key')
     at(500)
@@ -269,7 +269,7 @@ describe('update', () => {
     expect(limiter.peek('key')).toMatchObject({ allowed: true, resetAfterMs: 0 })
   })
 
-  test('a limit that is switched off and on again keeps what is owed', () => {
+  test('a debt survives an update to limit 0 and back', () => {
     const { limiter, at } = updated({ ...twoPerSecond, limit: 0 })
     expect(limiter.peek('key').waitMs).toBe(Infinity)
     at(60_000)
@@ -285,6 +285,6 @@ describeFaults<LeakyBucketOptions>(
   { max: 'limit', timeWindow: 'window', capcity: 'capacity' },
 )
 
-test('what cannot be exact is refused when it is made', () => {
+test('options that cannot be exact throw when the algorithm is created', () => {
   expect(() => leakyBucket({ limit: Number.MAX_SAFE_INTEGER, window: '1s', capacity: 1 })).toThrow(RangeError)
 })

@@ -24,7 +24,7 @@ test.each<Table<SlidingLogOptions>>([
     ],
   ],
   [
-    'around no edge does more than the limit pass within a window, and never less',
+    'no window holds more than the limit, and the whole limit can always be used',
     threePerSecond,
     [
       [0, 1, 0, 'granted', 0, { remaining: 2 }],
@@ -35,7 +35,7 @@ test.each<Table<SlidingLogOptions>>([
     ],
   ],
   [
-    'a dearer ask waits until enough of the oldest are back',
+    'a request of higher cost waits until enough of the oldest permits are back',
     threePerSecond,
     [
       [0, 1, 0, 'granted', 0, { remaining: 2 }],
@@ -48,7 +48,7 @@ test.each<Table<SlidingLogOptions>>([
     ],
   ],
   [
-    'a client that paces itself at the limit is never refused',
+    'a client that sends at the rate of the limit is never refused',
     { limit: 2, window: '1s' },
     [
       [0, 1, 0, 'granted', 0, { remaining: 1 }],
@@ -60,7 +60,7 @@ test.each<Table<SlidingLogOptions>>([
     ],
   ],
   [
-    'a refusal changes nothing: a smaller ask still passes',
+    'a refusal changes nothing: a request of smaller cost still passes',
     { limit: 10, window: '60s' },
     [
       [0, 8, 0, 'granted', 0, { remaining: 2 }],
@@ -70,7 +70,7 @@ test.each<Table<SlidingLogOptions>>([
     ],
   ],
   [
-    'an ask above the limit is never granted, and patience does not help: no permit is promised',
+    'a cost above the limit is never granted, whatever maxWait is: permits cannot be booked',
     threePerSecond,
     [
       [0, 4, Infinity, 'refused', Infinity, { remaining: 3, refillMs: 0, resetMs: 0, balance: 3 }],
@@ -88,7 +88,7 @@ test.each<Table<SlidingLogOptions>>([
     ],
   ],
   [
-    'limit 0 refuses everything for good',
+    'limit 0 refuses everything for ever',
     { limit: 0, window: '1m' },
     [
       [0, 1, Infinity, 'refused', Infinity, { remaining: 0, resetMs: 0, balance: 0 }],
@@ -97,7 +97,7 @@ test.each<Table<SlidingLogOptions>>([
     ],
   ],
   [
-    'time that goes back is read as the time of the newest grant',
+    'a clock that goes back is read as the time of the newest grant',
     threePerSecond,
     [
       [1000, 2, 0, 'granted', 0, { remaining: 1 }],
@@ -108,7 +108,7 @@ test.each<Table<SlidingLogOptions>>([
     ],
   ],
   [
-    'a year is as good as a second',
+    'a period of a year works like one of a second',
     { limit: 5, window: '365d' },
     [
       [0, 5, 0, 'granted', 0, { remaining: 0, resetMs: 365 * DAY_MS }],
@@ -121,10 +121,10 @@ test.each<Table<SlidingLogOptions>>([
   expectSteps(slidingLog(options), rows)
 })
 
-describe('a long log', () => {
+describe('a long log of grants', () => {
   const GRANTS = 200_000
 
-  test('of 200,000 times gives back each permit at its microsecond', () => {
+  test('with 200,000 times returns each permit at its microsecond', () => {
     const { limiter, at } = fromStart(slidingLog({ limit: GRANTS, window: '1h' }))
     const grantMs = (number: number) => number / 100
     let granted = 0
@@ -142,11 +142,11 @@ describe('a long log', () => {
       const { allowed, waitMs } = limiter.tryAcquire('key')
       if (!cameBack || allowed || waitMs !== 0.01) misjudged++
     }
-    // The last one waits for the first of the second round.
+    // The last request waits for the first grant of the second round.
     expect(misjudged).toBe(1)
   })
 
-  test('gives its memory back when it is swept', async () => {
+  test('frees its memory in a sweep', async () => {
     const { limiter, store, at } = fromStart(slidingLog({ limit: GRANTS, window: '1h' }))
     const before = await bytesOfBuffers()
     for (let number = 0; number < GRANTS; number++) {
@@ -163,7 +163,7 @@ describe('a long log', () => {
     expect(limiter.peek('key').remaining).toBe(GRANTS)
   })
 
-  test('gives its memory back to the next grant once it has expired', async () => {
+  test('frees the memory of expired grants at the next grant', async () => {
     const { limiter, at } = fromStart(slidingLog({ limit: GRANTS, window: '1h' }))
     const before = await bytesOfBuffers()
     for (let number = 0; number < GRANTS; number++) {
@@ -176,7 +176,7 @@ describe('a long log', () => {
     expect(limiter.peek('key').remaining).toBe(GRANTS - 1)
   })
 
-  test('of one time is as short as of one permit', () => {
+  test('takes no more memory for many permits at one time than for one permit', () => {
     const { limiter } = fromStart(slidingLog({ limit: 1_000_000, window: '1h', maxBytes: 65_536 }))
     for (let i = 0; i < 100_000; i++) limiter.tryAcquire('key')
     expect(limiter.peek('key')).toMatchObject({ remaining: 900_000, code: undefined })
@@ -184,7 +184,7 @@ describe('a long log', () => {
 })
 
 describe('at maxBytes', () => {
-  /** A log of the least size, filled by `key`, one grant a millisecond. */
+  /** A log of the smallest size, filled by `key` with one grant per millisecond. */
   function filled() {
     const { limiter, store, at } = fromStart(slidingLog({ limit: 10_000, window: '1h', maxBytes: 65_536 }))
     const grantTimes: number[] = []
@@ -196,7 +196,7 @@ describe('at maxBytes', () => {
     }
   }
 
-  test('a grant that needs more is refused, and says why', () => {
+  test('a full log refuses with code SLUICE_LOG_FULL', () => {
     const { refusal, grantTimes } = filled()
     expect(refusal.code).toBe('SLUICE_LOG_FULL')
     // 21 bytes or so for each.
@@ -204,7 +204,7 @@ describe('at maxBytes', () => {
     expect(65_536 / grantTimes.length).toBeLessThan(22)
   })
 
-  test('live grants are not forgotten', () => {
+  test('grants that still count are not dropped', () => {
     const { limiter, grantTimes } = filled()
     for (let i = 0; i < 100; i++) limiter.tryAcquire('key')
     limiter.update(slidingLog({ limit: grantTimes.length, window: '1h' }))
@@ -213,7 +213,7 @@ describe('at maxBytes', () => {
     expect(limiter.tryAcquire('key')).toMatchObject({ allowed: false, code: 'SLUICE_LOG_FULL' })
   })
 
-  test('it grants again at exactly retryAfterMs, when the oldest block of the key has expired', () => {
+  test('the key is granted again after exactly retryAfterMs, when its oldest block has expired', () => {
     const { limiter, at, fullMs, refusal } = filled()
     const RUNS = 6
     expect(refusal.retryAfterMs).toBe(HOUR_MS + RUNS - 1 - fullMs)
@@ -223,48 +223,48 @@ describe('at maxBytes', () => {
     expect(limiter.tryAcquire('key')).toMatchObject({ allowed: true, code: undefined })
   })
 
-  test('nothing remains for a key that is refused', () => {
+  test('remaining is 0 for a refused key', () => {
     expect(filled().refusal.remaining).toBe(0)
   })
 
-  test('another key without a grant is told one window, and is not held', () => {
+  test('another key without a grant gets a retryAfterMs of one window and is not stored', () => {
     const { limiter, store } = filled()
     expect(limiter.tryAcquire('another')).toMatchObject({ code: 'SLUICE_LOG_FULL', retryAfterMs: HOUR_MS })
     expect(store.size).toBe(1)
   })
 
-  test('and passes then, when what filled the log has expired', () => {
+  test('another key is granted once the grants that filled the log have expired', () => {
     const { limiter, at, fullMs } = filled()
     at(fullMs + limiter.tryAcquire('another').retryAfterMs)
     expect(limiter.tryAcquire('another').allowed).toBe(true)
   })
 
-  test('a refusal of its own doing has no code', () => {
+  test('a refusal by the limit itself has no code', () => {
     const { limiter } = filled()
     expect(limiter.tryAcquire('key', { cost: 10_001 })).toMatchObject({ allowed: false, code: undefined })
   })
 
-  test('a grant that is given back makes room', () => {
+  test('a cancelled grant makes room', () => {
     const { limiter } = filled()
     limiter.release('key', 10)
     expect(limiter.tryAcquire('key').allowed).toBe(true)
     expect(limiter.tryAcquire('another').allowed).toBe(true)
   })
 
-  test('a key that is reset makes room for another', () => {
+  test('a reset key makes room for another key', () => {
     const { limiter } = filled()
     limiter.reset('key')
     expect(limiter.tryAcquire('another').allowed).toBe(true)
   })
 
-  test('a key that has rested makes room when it is swept', () => {
+  test('a sweep of an idle key makes room', () => {
     const { limiter, store, at, fullMs } = filled()
     at(fullMs + HOUR_MS)
     store.sweep()
     expect(limiter.tryAcquire('another').allowed).toBe(true)
   })
 
-  test('every limiter has its own bytes, also of one algorithm', () => {
+  test('two limiters with one algorithm have separate maxBytes', () => {
     const algorithm = slidingLog({ limit: 10_000, window: '1h', maxBytes: 65_536 })
     const first = fromStart(algorithm)
     const second = fromStart(algorithm)
@@ -277,8 +277,8 @@ describe('at maxBytes', () => {
   })
 })
 
-describe('giving back', () => {
-  test('release gives back the newest first, while they count', () => {
+describe('cancel, refund, release and drain', () => {
+  test('release returns the newest grants first, while they count', () => {
     const { limiter, at } = fromStart(slidingLog(threePerSecond))
     limiter.tryAcquire('key', { cost: 2 })
     at(100)
@@ -290,7 +290,7 @@ describe('giving back', () => {
     expect(limiter.release('key', 1)).toBe(0)
   })
 
-  test('release gives back no more than was used; then the key is as if never seen', () => {
+  test('release returns no more than was used; then the key is like a new one', () => {
     const { limiter, at } = fromStart(slidingLog(threePerSecond))
     limiter.tryAcquire('key')
     at(600)
@@ -301,7 +301,7 @@ describe('giving back', () => {
     expect(limiter.release('never seen', 1)).toBe(0)
   })
 
-  test('a grant that has been given back does not put off the rest of the key', () => {
+  test('a released grant does not delay the rest of the key', () => {
     const { limiter, at } = fromStart(slidingLog(threePerSecond))
     limiter.tryAcquire('key', { cost: 2 })
     at(100)
@@ -310,7 +310,7 @@ describe('giving back', () => {
     expect(limiter.peek('key').resetAfterMs).toBe(900)
   })
 
-  test('what has left the log is not credited again when it would have expired', () => {
+  test('a released grant is not returned a second time when it would have expired', () => {
     const { limiter, at } = fromStart(slidingLog(threePerSecond))
     limiter.tryAcquire('key', { cost: 2 })
     limiter.release('key', 2)
@@ -320,7 +320,7 @@ describe('giving back', () => {
     expect(limiter.peek('key')).toMatchObject({ remaining: 0, retryAfterMs: 500 })
   })
 
-  test('a booking gives back only to its own time, while that counts', () => {
+  test('a refund removes only grants of its own time, while they count', () => {
     const { ledger, take, at } = ledgerFromStart(slidingLog(threePerSecond))
     const first = take(1)
     at(300)
@@ -332,7 +332,7 @@ describe('giving back', () => {
     expect(ledger.refund('key', first)).toBe(0)
   })
 
-  test('a block that others have taken over gives nothing back', () => {
+  test('a refund returns nothing when newer grants have reused its block', () => {
     const { ledger, take, at } = ledgerFromStart(slidingLog(threePerSecond))
     const first = take(3)
     at(1000)
@@ -349,7 +349,7 @@ describe('giving back', () => {
     expect(limiter.peek('key')).toMatchObject({ allowed: false, retryAfterMs: 600 })
   })
 
-  test('a permit of the future cannot be promised', () => {
+  test('reserve throws, because permits of the future cannot be booked', () => {
     const { limiter } = fromStart(slidingLog(threePerSecond))
     const error = thrownBy(() => limiter.reserve('key'))
     expect(error).toBeInstanceOf(TypeError)
@@ -359,7 +359,7 @@ describe('giving back', () => {
 })
 
 describe('update', () => {
-  /** A limiter of 3 per second whose key has used 2 at 0 and 1 at 600, told something else at 700. */
+  /** A limiter of 3 per second whose key has used 2 at 0 and 1 at 600, updated at 700. */
   function updated(options: SlidingLogOptions) {
     const { limiter, at } = fromStart(slidingLog(threePerSecond))
     limiter.tryAcquire('key', { cost: 2 })
@@ -371,7 +371,7 @@ describe('update', () => {
   }
 
   test.each([
-    ['a higher limit adds what it is higher by', 5, 2, 300],
+    ['a higher limit adds the difference', 5, 2, 300],
     ['a lower one takes it away, and what was used beyond it stays used', 2, -1, 300],
     ['then a permit comes back when enough have', 1, -2, 900],
   ])('%s', (_rule, limit, balance, refillAfterMs) => {
@@ -381,12 +381,12 @@ describe('update', () => {
     expect(limiter.peek('key')).toMatchObject({ remaining: limit, resetAfterMs: 0 })
   })
 
-  test('in a longer window what counts goes on to count', () => {
+  test('in a longer window, grants that count continue to count', () => {
     const { limiter } = updated({ limit: 3, window: '2s' })
     expect(limiter.peek('key')).toMatchObject({ remaining: 0, refillAfterMs: 1300, resetAfterMs: 1900 })
   })
 
-  test('in a longer window what did not count any more does not come back', () => {
+  test('in a longer window, expired grants do not count again', () => {
     const { limiter, at } = fromStart(slidingLog(threePerSecond))
     limiter.tryAcquire('key', { cost: 2 })
     at(600)
@@ -396,7 +396,7 @@ describe('update', () => {
     expect(limiter.peek('key').remaining).toBe(2)
   })
 
-  test('in a shorter window what is old does not count, also when it is made long again', () => {
+  test('in a shorter window, old grants do not count, also after an update back to the longer window', () => {
     const { limiter, at } = updated({ limit: 3, window: '500ms' })
     expect(limiter.peek('key')).toMatchObject({ remaining: 2, refillAfterMs: 400, resetAfterMs: 400 })
     at(800)
@@ -404,7 +404,7 @@ describe('update', () => {
     expect(limiter.peek('key')).toMatchObject({ remaining: 2, refillAfterMs: 800 })
   })
 
-  test('maxBytes stays what it was', () => {
+  test('an update does not change maxBytes', () => {
     const { limiter, at } = fromStart(slidingLog({ limit: 10_000, window: '1h', maxBytes: 65_536 }))
     limiter.update(slidingLog({ limit: 20_000, window: '1h', maxBytes: 2 ** 20 }))
     for (let ms = 0; ms < 5000; ms++) {

@@ -9,7 +9,7 @@ const DAY_MS = 86_400_000
 
 test.each<Table<SlidingWindowOptions>>([
   [
-    'grants of a slice count until one window after the newest of them, others until one window after they were made',
+    'all grants of a slice count until one window after the newest of them',
     threePerSecond,
     [
       [0, 0, 0, 'granted', 0, { remaining: 3, refillMs: 0, resetMs: 0, balance: 3 }],
@@ -25,7 +25,7 @@ test.each<Table<SlidingWindowOptions>>([
     ],
   ],
   [
-    'grants that came together come back together, exactly in time',
+    'permits granted together come back together, exactly one window later',
     threePerSecond,
     [
       [0, 3, 0, 'granted', 0, { remaining: 0, refillMs: 1000, resetMs: 1000 }],
@@ -34,7 +34,7 @@ test.each<Table<SlidingWindowOptions>>([
     ],
   ],
   [
-    'grants more than a slice apart come back exactly in time, one by one',
+    'permits granted more than a slice apart come back one by one, each exactly one window later',
     threePerSecond,
     [
       [0, 1, 0, 'granted', 0, { remaining: 2 }],
@@ -48,7 +48,7 @@ test.each<Table<SlidingWindowOptions>>([
     ],
   ],
   [
-    'a grant comes back late by less than a slice',
+    'a permit comes back less than one slice late',
     threePerSecond,
     [
       [0, 2, 0, 'granted', 0, { remaining: 1 }],
@@ -58,7 +58,7 @@ test.each<Table<SlidingWindowOptions>>([
     ],
   ],
   [
-    'around no edge does more than the limit pass within a window',
+    'no window holds more than the limit',
     threePerSecond,
     [
       [999.999, 3, 0, 'granted', 0, { remaining: 0 }],
@@ -68,7 +68,7 @@ test.each<Table<SlidingWindowOptions>>([
     ],
   ],
   [
-    'one slice is enough for the promise',
+    'with one slice, too, no window holds more than the limit',
     { limit: 2, window: '1s', slices: 1 },
     [
       [0, 1, 0, 'granted', 0, { remaining: 1 }],
@@ -78,7 +78,7 @@ test.each<Table<SlidingWindowOptions>>([
     ],
   ],
   [
-    'a refusal changes nothing: a smaller ask still passes',
+    'a refusal changes nothing: a request of smaller cost still passes',
     { limit: 10, window: '60s' },
     [
       [0, 8, 0, 'granted', 0, { remaining: 2 }],
@@ -88,7 +88,7 @@ test.each<Table<SlidingWindowOptions>>([
     ],
   ],
   [
-    'an ask above the limit is never granted, and patience does not help: no permit is promised',
+    'a cost above the limit is never granted, whatever maxWait is: permits cannot be booked',
     threePerSecond,
     [
       [0, 4, Infinity, 'refused', Infinity, { remaining: 3, refillMs: 0, resetMs: 0, balance: 3 }],
@@ -97,7 +97,7 @@ test.each<Table<SlidingWindowOptions>>([
     ],
   ],
   [
-    'cost 0 is always granted and makes no segment younger',
+    'cost 0 is always granted and does not extend a segment',
     threePerSecond,
     [
       [0, 3, 0, 'granted', 0, { remaining: 0 }],
@@ -106,7 +106,7 @@ test.each<Table<SlidingWindowOptions>>([
     ],
   ],
   [
-    'limit 0 refuses everything for good',
+    'limit 0 refuses everything for ever',
     { limit: 0, window: '1m' },
     [
       [0, 1, Infinity, 'refused', Infinity, { remaining: 0, resetMs: 0, balance: 0 }],
@@ -115,7 +115,7 @@ test.each<Table<SlidingWindowOptions>>([
     ],
   ],
   [
-    'time that goes back is read as the time of the newest grant',
+    'a clock that goes back is read as the time of the newest grant',
     threePerSecond,
     [
       [1000, 2, 0, 'granted', 0, { remaining: 1 }],
@@ -126,7 +126,7 @@ test.each<Table<SlidingWindowOptions>>([
     ],
   ],
   [
-    'a year is as good as a second',
+    'a period of a year works like one of a second',
     { limit: 5, window: '365d' },
     [
       [0, 5, 0, 'granted', 0, { remaining: 0, resetMs: 365 * DAY_MS }],
@@ -136,7 +136,7 @@ test.each<Table<SlidingWindowOptions>>([
     ],
   ],
   [
-    'a window of fewer microseconds than slices is a log',
+    'a window of fewer microseconds than slices works like a log',
     { limit: 2, window: 0.003, slices: 10 },
     [
       [0, 1, 0, 'granted', 0, { remaining: 1 }],
@@ -149,7 +149,7 @@ test.each<Table<SlidingWindowOptions>>([
   expectSteps(slidingWindow(options), rows)
 })
 
-test('a client that paces itself at the limit loses about one permit in slices + 1', () => {
+test('a client that sends at the rate of the limit loses about one permit in slices + 1', () => {
   const { limiter, at } = fromStart(slidingWindow({ limit: 100, window: '1s', slices: 4 }))
   let granted = 0
   for (let ask = 0; ask < 10_000; ask++) {
@@ -159,8 +159,8 @@ test('a client that paces itself at the limit loses about one permit in slices +
   expect(granted / 10_000).toBeCloseTo(4 / 5, 1)
 })
 
-describe('giving back', () => {
-  test('release gives back the newest first, while they count', () => {
+describe('cancel, refund, release and drain', () => {
+  test('release returns the newest grants first, while they count', () => {
     const { limiter, at } = fromStart(slidingWindow(threePerSecond))
     limiter.tryAcquire('key', { cost: 2 })
     at(600)
@@ -172,7 +172,7 @@ describe('giving back', () => {
     expect(limiter.release('key', 1)).toBe(0)
   })
 
-  test('release gives back no more than was used; then the key is as if never seen', () => {
+  test('release returns no more than was used; then the key is like a new one', () => {
     const { limiter, at } = fromStart(slidingWindow(threePerSecond))
     limiter.tryAcquire('key')
     at(600)
@@ -183,7 +183,7 @@ describe('giving back', () => {
     expect(limiter.release('never seen', 1)).toBe(0)
   })
 
-  test('a booking gives back only to its own segment, while that counts', () => {
+  test('a refund removes only grants of its own segment, while they count', () => {
     const { ledger, take, at } = ledgerFromStart(slidingWindow(threePerSecond))
     const first = take(1)
     at(300)
@@ -195,7 +195,7 @@ describe('giving back', () => {
     expect(ledger.refund('key', first)).toBe(0)
   })
 
-  test('a segment that took the place of its own gives nothing back', () => {
+  test('a refund returns nothing after its segment was replaced', () => {
     const { ledger, take, at } = ledgerFromStart(slidingWindow(threePerSecond))
     const first = take(1)
     // Five segments of 250 ms later.
@@ -213,7 +213,7 @@ describe('giving back', () => {
     expect(limiter.peek('key')).toMatchObject({ allowed: false, retryAfterMs: 600 })
   })
 
-  test('a permit of the future cannot be promised', () => {
+  test('reserve throws, because permits of the future cannot be booked', () => {
     const { limiter } = fromStart(slidingWindow(threePerSecond))
     const error = thrownBy(() => limiter.reserve('key'))
     expect(error).toBeInstanceOf(TypeError)
@@ -223,7 +223,7 @@ describe('giving back', () => {
 })
 
 describe('update', () => {
-  /** A limiter of 3 per second whose key has used 2 at 0 and 1 at 600, told something else at 700. */
+  /** A limiter of 3 per second whose key has used 2 at 0 and 1 at 600, updated at 700. */
   function updated(options: SlidingWindowOptions) {
     const { limiter, at } = fromStart(slidingWindow(threePerSecond))
     limiter.tryAcquire('key', { cost: 2 })
@@ -235,7 +235,7 @@ describe('update', () => {
   }
 
   test.each([
-    ['a higher limit adds what it is higher by', 5, 2, 300],
+    ['a higher limit adds the difference', 5, 2, 300],
     ['a lower one takes it away, and what was used beyond it stays used', 2, -1, 300],
     ['then a permit comes back when enough have', 1, -2, 900],
   ])('%s', (_rule, limit, balance, refillAfterMs) => {
@@ -245,12 +245,12 @@ describe('update', () => {
     expect(limiter.peek('key')).toMatchObject({ remaining: limit, resetAfterMs: 0 })
   })
 
-  test('in a longer window what counts goes on to count', () => {
+  test('in a longer window, grants that count continue to count', () => {
     const { limiter } = updated({ ...threePerSecond, window: '2s' })
     expect(limiter.peek('key')).toMatchObject({ remaining: 0, refillAfterMs: 1300, resetAfterMs: 1900 })
   })
 
-  test('in a longer window what did not count any more does not come back', () => {
+  test('in a longer window, expired grants do not count again', () => {
     const { limiter, at } = fromStart(slidingWindow(threePerSecond))
     limiter.tryAcquire('key', { cost: 2 })
     at(600)
@@ -260,12 +260,12 @@ describe('update', () => {
     expect(limiter.peek('key').remaining).toBe(2)
   })
 
-  test('in a shorter window what is old does not count', () => {
+  test('in a shorter window, old grants do not count', () => {
     const { limiter } = updated({ ...threePerSecond, window: '500ms' })
     expect(limiter.peek('key')).toMatchObject({ remaining: 2, refillAfterMs: 400, resetAfterMs: 400 })
   })
 
-  test('with another number of slices every key starts afresh', () => {
+  test('an update to another number of slices resets every key', () => {
     const { limiter } = updated({ ...threePerSecond, slices: 5 })
     expect(limiter.peek('key').remaining).toBe(3)
   })

@@ -4,13 +4,13 @@ import { afterEach, describe, expect, test } from 'vitest'
 import { describeFaults, NOT_A_SPAN, NOT_A_WAIT, NOT_WHOLE } from './faults.js'
 import { expectSteps, fromStart, type Table } from './steps.js'
 
-/** One every 500 ms, and two are stored in a second of idleness. */
+/** One request every 500 ms, and two permits are stored in a second of idle time. */
 const twoPerSecond = { limit: 2, window: '1s' } as const
 const DAY_MS = 86_400_000
 
 test.each<Table<SmoothBurstyOptions>>([
   [
-    'a limiter just made has nothing stored: one goes on credit, then one per interval',
+    'a new limiter has no stored permits: one request passes on credit, then one per interval',
     twoPerSecond,
     [
       [0, 0, 0, 'granted', 0, { remaining: 1, refillMs: 500, resetMs: 1000, balance: 1 }],
@@ -21,7 +21,7 @@ test.each<Table<SmoothBurstyOptions>>([
     ],
   ],
   [
-    'after maxBurst of idleness all is stored, and not a microsecond earlier',
+    'after an idle time of maxBurst all permits are stored, and not a microsecond earlier',
     twoPerSecond,
     [
       [499.999, 0, 0, 'granted', 0, { remaining: 1, refillMs: 0.001 }],
@@ -32,7 +32,7 @@ test.each<Table<SmoothBurstyOptions>>([
     ],
   ],
   [
-    'an ask of any size goes at once when nothing is owed, and whoever comes next pays for it',
+    'without a debt, a request of any cost passes at once, and the next request waits for it',
     twoPerSecond,
     [
       [1000, 5, Infinity, 'granted', 0, { remaining: 0, refillMs: 1500, resetMs: 2500, balance: -2 }],
@@ -43,7 +43,7 @@ test.each<Table<SmoothBurstyOptions>>([
     ],
   ],
   [
-    'in any span at most what is stored, the rate and one ask',
+    'no span holds more than the stored permits, the rate and one request',
     twoPerSecond,
     [
       [1000, 1, 0, 'granted', 0, { remaining: 2 }],
@@ -55,7 +55,7 @@ test.each<Table<SmoothBurstyOptions>>([
     ],
   ],
   [
-    'what is stored comes back as slowly as it was saved up',
+    'stored permits come back at the rate',
     twoPerSecond,
     [
       [1000, 3, 0, 'granted', 0, { remaining: 0, refillMs: 500, resetMs: 1500 }],
@@ -65,7 +65,7 @@ test.each<Table<SmoothBurstyOptions>>([
     ],
   ],
   [
-    'a wait beyond maxWait is refused; retryAfter is when the same patience suffices, wait when none is needed',
+    'a wait longer than maxWait is refused; retryAfterMs ends when the same maxWait is enough',
     twoPerSecond,
     [
       [0, 3, 0, 'granted', 0, { remaining: 0 }],
@@ -85,7 +85,7 @@ test.each<Table<SmoothBurstyOptions>>([
     ],
   ],
   [
-    'only a debt that leaves 2^53 microseconds is never granted',
+    'only a debt beyond 2^53 microseconds is refused for ever',
     twoPerSecond,
     [
       [0, Number.MAX_SAFE_INTEGER, Infinity, 'refused', Infinity, { remaining: 1, balance: 1 }],
@@ -93,7 +93,7 @@ test.each<Table<SmoothBurstyOptions>>([
     ],
   ],
   [
-    'with a maxBurst of 0 nothing is ever stored',
+    'with maxBurst 0 no permits are stored',
     { ...twoPerSecond, maxBurst: 0 },
     [
       [60_000, 1, 0, 'granted', 0, { remaining: 0, refillMs: 500, resetMs: 500 }],
@@ -102,7 +102,7 @@ test.each<Table<SmoothBurstyOptions>>([
     ],
   ],
   [
-    'an interval is truncated to whole microseconds, as in Guava: 3 per second',
+    'the interval is truncated to whole microseconds, as in Guava: 3 per second',
     { limit: 3, window: '1s' },
     [
       [0, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -111,7 +111,7 @@ test.each<Table<SmoothBurstyOptions>>([
     ],
   ],
   [
-    'cost 0 is always granted, waits for nobody and changes nothing',
+    'cost 0 is always granted at once and changes nothing',
     twoPerSecond,
     [
       [0, 2, 0, 'granted', 0, { remaining: 0 }],
@@ -119,7 +119,7 @@ test.each<Table<SmoothBurstyOptions>>([
     ],
   ],
   [
-    'limit 0 refuses everything for good',
+    'limit 0 refuses everything for ever',
     { limit: 0, window: '1m' },
     [
       [0, 1, Infinity, 'refused', Infinity, { remaining: 0, refillMs: Infinity, resetMs: 0, balance: 0 }],
@@ -128,7 +128,7 @@ test.each<Table<SmoothBurstyOptions>>([
     ],
   ],
   [
-    'time that goes back stores nothing',
+    'a clock that goes back stores no permits',
     twoPerSecond,
     [
       [1000, 3, 0, 'granted', 0, { remaining: 0 }],
@@ -138,7 +138,7 @@ test.each<Table<SmoothBurstyOptions>>([
     ],
   ],
   [
-    'time before the limiter was made is read as that moment',
+    'a time before the creation of the limiter is read as the time of its creation',
     twoPerSecond,
     [
       [-60_000, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -146,7 +146,7 @@ test.each<Table<SmoothBurstyOptions>>([
     ],
   ],
   [
-    'one a year is as good as one a second',
+    'one per year works like one per second',
     { limit: 1, window: '365d', maxBurst: '365d' },
     [
       [0, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -160,8 +160,8 @@ test.each<Table<SmoothBurstyOptions>>([
   expectSteps(smoothBursty(options), rows)
 })
 
-describe('a key never seen', () => {
-  test('counts from when the limiter was made, not from when the algorithm was', () => {
+describe('a new key', () => {
+  test('stores permits from the creation of the limiter, not of the algorithm', () => {
     const algorithm = smoothBursty(twoPerSecond)
     const { limiter, at } = fromStart(algorithm)
     expect(limiter.peek('early').remaining).toBe(1)
@@ -170,7 +170,7 @@ describe('a key never seen', () => {
     expect(fromStart(algorithm).limiter.peek('key').remaining).toBe(1)
   })
 
-  test('is what a rested key is that was forgotten', () => {
+  test('is like an idle key that was swept', () => {
     const { limiter, store, at } = fromStart(smoothBursty(twoPerSecond))
     limiter.tryAcquire('key')
     at(1499.999)
@@ -184,8 +184,8 @@ describe('a key never seen', () => {
   })
 })
 
-describe('giving back', () => {
-  /** Books of a limiter that had been idle for a second: two are stored at 1000. */
+describe('cancel, refund, release and drain', () => {
+  /** Books from a limiter after an idle second: two permits are stored at 1000. */
   function booking() {
     const { limiter, at } = fromStart(smoothBursty(twoPerSecond))
     at(1000)
@@ -194,7 +194,7 @@ describe('giving back', () => {
     return { limiter, at, book, nextWait, balance: () => limiter.peek('key').balance }
   }
 
-  test('cancelled before its instant: all of it, when nobody has booked after it; exactly once', () => {
+  test('a cancel before the booked time returns all permits if no later booking exists, exactly once', () => {
     const { book, at, nextWait } = booking()
     book(5)
     const second = book(2)
@@ -204,7 +204,7 @@ describe('giving back', () => {
     expect(nextWait()).toBe(500)
   })
 
-  test('cancelled before its instant: nothing while somebody is behind, whose slot starts where this one ends', () => {
+  test('a cancel returns nothing while a later booking exists, whose slot starts where this one ends', () => {
     const { book, nextWait } = booking()
     book(5)
     const second = book(3)
@@ -214,7 +214,7 @@ describe('giving back', () => {
     expect([second.cancel(), nextWait()]).toEqual([3, second.waitMs])
   })
 
-  test('cancelled at its instant still works, after it no more', () => {
+  test('a cancel works up to the booked time and returns nothing after it', () => {
     const { book, at } = booking()
     book(5)
     const second = book()
@@ -224,13 +224,13 @@ describe('giving back', () => {
     expect(second.cancel()).toBe(1)
   })
 
-  test('refunded: what is owed first, then what was stored', () => {
+  test('a refund reduces the debt first, then returns stored permits', () => {
     const { book, balance } = booking()
     const first = book(5)
     expect([first.refund(), first.refund(), balance()]).toEqual([5, 0, 3])
   })
 
-  test('refunded: what has not been saved up again by itself', () => {
+  test('a refund returns what has not refilled yet', () => {
     const { book, at, balance } = booking()
     const first = book()
     expect(balance()).toBe(2)
@@ -241,7 +241,7 @@ describe('giving back', () => {
     expect(second.refund()).toBe(0)
   })
 
-  test('refunded: never what those who wait count on', () => {
+  test('a refund never returns permits that later bookings need', () => {
     const { book, nextWait } = booking()
     const first = book(3)
     const waiting = book(3)
@@ -249,7 +249,7 @@ describe('giving back', () => {
     expect([first.refund(), nextWait()]).toEqual([0, 2000])
   })
 
-  test('release gives back no more than is owed and missing, and nothing while somebody waits', () => {
+  test('release returns no more than the debt and the missing stored permits, and nothing while a booking waits', () => {
     const { book, limiter, balance } = booking()
     book(4)
     expect([limiter.release('key', 3), balance()]).toEqual([3, 2])
@@ -261,14 +261,14 @@ describe('giving back', () => {
     expect(limiter.release('never seen', 1)).toBe(0)
   })
 
-  test('drain takes what passes now, the one on credit included', () => {
+  test('drain takes all available permits, including the one on credit', () => {
     const { limiter, nextWait } = booking()
     expect([limiter.drain('key'), limiter.drain('key'), nextWait()]).toEqual([3, 0, 500])
   })
 })
 
 describe('update', () => {
-  test('scales what is stored to the new maximum', () => {
+  test('scales the stored permits to the new maximum', () => {
     const { limiter, at } = fromStart(smoothBursty(twoPerSecond))
     at(1000)
     limiter.tryAcquire('key')
@@ -279,18 +279,18 @@ describe('update', () => {
     expect(limiter.peek('key')).toMatchObject({ limit: 2, balance: 1.5, resetAfterMs: 500 })
   })
 
-  test('what was saved up until then was saved at the old rate', () => {
+  test('permits until the update are stored at the old rate', () => {
     const { limiter, at } = fromStart(smoothBursty(twoPerSecond))
     at(1000)
     limiter.tryAcquire('key', { cost: 3 })
     at(2000)
-    // One of two is stored, which is half.
+    // One of two permits is stored, which is half.
     limiter.update(smoothBursty({ limit: 10, window: '1s' }))
     at(2100)
     expect(limiter.peek('key').balance).toBe(7)
   })
 
-  test('what is owed stays owed in time, as in Guava: only the next ask has the new rate', () => {
+  test('a debt keeps its time, as in Guava: only the next request uses the new rate', () => {
     const { limiter, at } = fromStart(smoothBursty(twoPerSecond))
     limiter.tryAcquire('key', { cost: 3 })
     at(500)
@@ -300,7 +300,7 @@ describe('update', () => {
     expect(limiter.peek('key').waitMs).toBe(1250)
   })
 
-  test('a key never seen still counts from when the limiter was made', () => {
+  test('a new key still stores permits from the creation of the limiter', () => {
     const { limiter, at } = fromStart(smoothBursty(twoPerSecond))
     at(500)
     limiter.update(smoothBursty({ limit: 4, window: '1s' }))
@@ -309,7 +309,7 @@ describe('update', () => {
     expect(limiter.peek('never seen').remaining).toBe(5)
   })
 
-  test('a limit that is switched off and on again keeps what was stored and what is owed', () => {
+  test('stored permits and a debt survive an update to limit 0 and back', () => {
     const { limiter, at } = fromStart(smoothBursty(twoPerSecond))
     limiter.tryAcquire('owes', { cost: 5 })
     at(1000)
@@ -319,7 +319,7 @@ describe('update', () => {
     at(60_000)
     limiter.update(smoothBursty(twoPerSecond))
     expect(limiter.peek('saves').balance).toBe(2)
-    // Three permits of 500 ms, of which two were still to pass.
+    // Three permits of 500 ms each, of which two are still a debt.
     expect(limiter.peek('owes').waitMs).toBe(1500)
   })
 })
@@ -332,7 +332,7 @@ describe('above a million per second', () => {
     process.off('warning', noteWarning)
   })
 
-  test('there is no bound, and a warning says so once', async () => {
+  test('the rate has no bound, and one warning SLUICE_NO_BOUND is emitted', async () => {
     process.on('warning', noteWarning)
     smoothBursty({ limit: 1_000_000, window: '1s' })
     await nextTurn()

@@ -3,13 +3,13 @@ import { describe, expect, test } from 'vitest'
 import { describeFaults, NOT_A_SPAN, NOT_A_WAIT, NOT_WHOLE } from './faults.js'
 import { expectSteps, fromStart, type Table } from './steps.js'
 
-/** 500 ms apart when warm, 1500 ms when cold; 8 permits are stored then, and those above 4 are dear. */
+/** An interval of 500 ms when warm and 1500 ms when cold, with 8 stored permits; those above 4 take longer. */
 const twoPerSecond = { limit: 2, window: '1s', warmup: '4s' } as const
 const DAY_MS = 86_400_000
 
 test.each<Table<SmoothWarmingUpOptions>>([
   [
-    'a key never seen is cold, and warms up in use',
+    'a new key is cold and warms up in use',
     twoPerSecond,
     [
       [0, 0, 0, 'granted', 0, { remaining: 1, refillMs: 0, resetMs: 0, balance: 1 }],
@@ -23,7 +23,7 @@ test.each<Table<SmoothWarmingUpOptions>>([
     ],
   ],
   [
-    'without patience an ask passes when the one before it has been paid for, to the microsecond',
+    'with maxWait 0 a request passes when the debt of the previous one is over, to the microsecond',
     twoPerSecond,
     [
       [0, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -34,7 +34,7 @@ test.each<Table<SmoothWarmingUpOptions>>([
     ],
   ],
   [
-    'once warm, in any span the rate and one ask',
+    'once warm, no span holds more than the rate and one request',
     twoPerSecond,
     [
       [0, 8, 0, 'granted', 0, { remaining: 0, refillMs: 6000, resetMs: 10_000 }],
@@ -47,7 +47,7 @@ test.each<Table<SmoothWarmingUpOptions>>([
     ],
   ],
   [
-    'the first half of its idleness leaves it warm, the second makes it cold',
+    'a key stays warm for the first half of its idle time and cools down in the second',
     twoPerSecond,
     [
       [0, 8, 0, 'granted', 0, { remaining: 0 }],
@@ -56,7 +56,7 @@ test.each<Table<SmoothWarmingUpOptions>>([
     ],
   ],
   [
-    'who asks more slowly than it cools down never sees it warm',
+    'a key that is used more slowly than it cools down stays cold',
     twoPerSecond,
     [
       [0, 1, 0, 'granted', 0, { remaining: 0, refillMs: 1375 }],
@@ -65,7 +65,7 @@ test.each<Table<SmoothWarmingUpOptions>>([
     ],
   ],
   [
-    'a wait beyond maxWait is refused; retryAfter is when the same patience suffices, wait when none is needed',
+    'a wait longer than maxWait is refused; retryAfterMs ends when the same maxWait is enough',
     twoPerSecond,
     [
       [0, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -85,7 +85,7 @@ test.each<Table<SmoothWarmingUpOptions>>([
     ],
   ],
   [
-    'only a debt that leaves 2^53 microseconds is never granted',
+    'only a debt beyond 2^53 microseconds is refused for ever',
     twoPerSecond,
     [
       [0, Number.MAX_SAFE_INTEGER, Infinity, 'refused', Infinity, { remaining: 1, balance: 1 }],
@@ -93,7 +93,7 @@ test.each<Table<SmoothWarmingUpOptions>>([
     ],
   ],
   [
-    'with a coldFactor of 1 cold is as good as warm',
+    'with coldFactor 1 a cold key is as fast as a warm one',
     { ...twoPerSecond, coldFactor: 1 },
     [
       [0, 1, 0, 'granted', 0, { remaining: 0, refillMs: 500 }],
@@ -102,7 +102,7 @@ test.each<Table<SmoothWarmingUpOptions>>([
     ],
   ],
   [
-    'with a higher coldFactor it starts more slowly and takes as long',
+    'with a higher coldFactor a key starts more slowly and warms up in the same time',
     { ...twoPerSecond, coldFactor: 7 },
     [
       [0, 1, 0, 'granted', 0, { remaining: 0, refillMs: 2750 }],
@@ -111,7 +111,7 @@ test.each<Table<SmoothWarmingUpOptions>>([
     ],
   ],
   [
-    'with a warmup of 0 nothing is stored and nothing is dear',
+    'with warmup 0 no permits are stored and every interval is the same',
     { ...twoPerSecond, warmup: 0 },
     [
       [0, 1, 0, 'granted', 0, { remaining: 0, refillMs: 500, resetMs: 500 }],
@@ -121,7 +121,7 @@ test.each<Table<SmoothWarmingUpOptions>>([
     ],
   ],
   [
-    'cost 0 is always granted, waits for nobody and changes nothing',
+    'cost 0 is always granted at once and changes nothing',
     twoPerSecond,
     [
       [0, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -129,7 +129,7 @@ test.each<Table<SmoothWarmingUpOptions>>([
     ],
   ],
   [
-    'limit 0 refuses everything for good',
+    'limit 0 refuses everything for ever',
     { limit: 0, window: '1m', warmup: '1m' },
     [
       [0, 1, Infinity, 'refused', Infinity, { remaining: 0, refillMs: Infinity, resetMs: 0, balance: 0 }],
@@ -138,7 +138,7 @@ test.each<Table<SmoothWarmingUpOptions>>([
     ],
   ],
   [
-    'time that goes back cools nothing down',
+    'a clock that goes back does not cool a key down',
     twoPerSecond,
     [
       [1000, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -147,7 +147,7 @@ test.each<Table<SmoothWarmingUpOptions>>([
     ],
   ],
   [
-    'one a year is as good as one a second',
+    'one per year works like one per second',
     { limit: 1, window: '365d', warmup: '365d' },
     [
       [0, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -160,14 +160,14 @@ test.each<Table<SmoothWarmingUpOptions>>([
   expectSteps(smoothWarmingUp(options), rows)
 })
 
-describe('giving back', () => {
+describe('cancel, refund, release and drain', () => {
   function booking() {
     const { limiter, at } = fromStart(smoothWarmingUp(twoPerSecond))
     const book = (cost = 1) => limiter.reserve('key', { cost })
     return { limiter, at, book, nextWait: () => limiter.peek('key').waitMs }
   }
 
-  test('cancelled before its instant: all of it, and it is as cold as before; exactly once', () => {
+  test('a cancel before the booked time returns all permits, exactly once, and the key is as cold as before', () => {
     const { book, nextWait } = booking()
     book()
     const second = book(3)
@@ -176,7 +176,7 @@ describe('giving back', () => {
     expect([book().waitMs, nextWait()]).toEqual([1375, 2500])
   })
 
-  test('cancelled before its instant: nothing while somebody is behind, whose slot starts where this one ends', () => {
+  test('a cancel returns nothing while a later booking exists, whose slot starts where this one ends', () => {
     const { book, nextWait } = booking()
     book()
     const second = book(3)
@@ -186,7 +186,7 @@ describe('giving back', () => {
     expect([second.cancel(), nextWait()]).toEqual([3, second.waitMs])
   })
 
-  test('cancelled at its instant still works, after it no more', () => {
+  test('a cancel works up to the booked time and returns nothing after it', () => {
     const { book, at } = booking()
     book()
     const second = book()
@@ -196,7 +196,7 @@ describe('giving back', () => {
     expect(second.cancel()).toBe(1)
   })
 
-  test('refunded: what of the time it cost has not passed', () => {
+  test('a refund returns the part of its time that has not passed', () => {
     const { book, at, nextWait } = booking()
     const first = book(8)
     at(1500)
@@ -206,7 +206,7 @@ describe('giving back', () => {
     expect(second.refund()).toBe(0)
   })
 
-  test('refunded: never what those who wait count on', () => {
+  test('a refund never returns permits that later bookings need', () => {
     const { book, nextWait } = booking()
     const first = book()
     const waiting = book(3)
@@ -214,7 +214,7 @@ describe('giving back', () => {
     expect([first.refund(), nextWait()]).toEqual([0, 4000])
   })
 
-  test('release gives back time and coldness in proportion, and nothing while somebody waits', () => {
+  test('release returns time and stored permits in proportion, and nothing while a booking waits', () => {
     const { book, limiter, nextWait } = booking()
     book(8)
     // A quarter of eight permits that cost 6 s.
@@ -224,20 +224,20 @@ describe('giving back', () => {
     expect(limiter.release('never seen', 1)).toBe(0)
   })
 
-  test('release gives back no more than was taken, however often it is called', () => {
+  test('repeated release calls return no more than was taken', () => {
     const { book, limiter } = booking()
     book()
     expect(limiter.release('key', 1) + limiter.release('key', 5)).toBeLessThanOrEqual(1)
   })
 
-  test('drain takes the one permit that is there', () => {
+  test('drain takes the one available permit', () => {
     const { limiter, nextWait } = booking()
     expect([limiter.drain('key'), limiter.drain('key'), nextWait()]).toEqual([1, 0, 1375])
   })
 })
 
 describe('update', () => {
-  test('it stays as cold as it is', () => {
+  test('a key stays as cold as it was', () => {
     const { limiter } = fromStart(smoothWarmingUp(twoPerSecond))
     limiter.tryAcquire('key')
     limiter.update(smoothWarmingUp({ ...twoPerSecond, limit: 4 }))
@@ -246,7 +246,7 @@ describe('update', () => {
     expect(limiter.peek('key').waitMs).toBe(1968.75)
   })
 
-  test('what is owed stays owed in time, as in Guava', () => {
+  test('a debt keeps its time, as in Guava', () => {
     const { limiter, at } = fromStart(smoothWarmingUp(twoPerSecond))
     limiter.tryAcquire('key', { cost: 8 })
     at(1000)
@@ -254,7 +254,7 @@ describe('update', () => {
     expect(limiter.peek('key').waitMs).toBe(5000)
   })
 
-  test('until then it has cooled down by the old warmup', () => {
+  test('until the update a key cools down by the old warmup', () => {
     const { limiter, at } = fromStart(smoothWarmingUp(twoPerSecond))
     limiter.tryAcquire('key', { cost: 8 })
     at(9000)
@@ -264,7 +264,7 @@ describe('update', () => {
     expect(limiter.peek('key').waitMs).toBe(937.5)
   })
 
-  test('a limit that is switched off and on again keeps what is owed', () => {
+  test('a debt survives an update to limit 0 and back', () => {
     const { limiter, at } = fromStart(smoothWarmingUp({ ...twoPerSecond, coldFactor: 1 }))
     limiter.tryAcquire('key', { cost: 4 })
     limiter.update(smoothWarmingUp({ ...twoPerSecond, limit: 0 }))

@@ -3,10 +3,10 @@ import { manualClock } from '@sluice/core/testing'
 import { expect } from 'vitest'
 import { Moment } from '../support/scripts.js'
 
-/** A rule, the options it is shown with, and the asks that show it. */
+/** A rule, the options of the algorithm, and the requests that show the rule. */
 export type Table<Options> = readonly [rule: string, options: Options, rows: readonly Row[]]
 
-/** One line of a table: an ask at a time, and what is answered. Times in milliseconds from the start. */
+/** A row of a table: a request at a time, and the expected answer. Times are milliseconds from the start. */
 export type Row = readonly [
   atMs: number,
   cost: number,
@@ -16,7 +16,7 @@ export type Row = readonly [
   after: After,
 ]
 
-/** Figures of the decision; a `retryMs` that is left out is the wait of a refusal. */
+/** Figures of the decision. Without a `retryMs`, retryAfterMs of a refusal is its wait. */
 export interface After {
   readonly remaining: number
   readonly retryMs?: number
@@ -25,10 +25,10 @@ export interface After {
   readonly balance?: number
 }
 
-/** Where time starts unless told otherwise: at the start of a whole second, in the middle of an hour (22:13:20 UTC). */
+/** The default start: a whole second in the middle of an hour (22:13:20 UTC). */
 export const START_MS = 1_700_000_000_000
 
-/** Asks row by row, of one key never seen by a limiter made at the start. */
+/** Sends the requests row by row for one new key, to a limiter created at the start. */
 export function expectSteps(made: Algorithm, rows: readonly Row[], startMs = START_MS): void {
   const startUs = startMs * 1000
   const moment = new Moment(made.begin?.(startUs) ?? made)
@@ -50,7 +50,7 @@ export function expectSteps(made: Algorithm, rows: readonly Row[], startMs = STA
   }
 }
 
-/** A limiter made at the start, and its time in milliseconds from there. */
+/** A limiter created at the start. `at` sets its clock in milliseconds from there. */
 export function fromStart(algorithm: Algorithm, startMs = START_MS) {
   const clock = manualClock({ startMs })
   const store = memoryStore()
@@ -58,7 +58,7 @@ export function fromStart(algorithm: Algorithm, startMs = START_MS) {
   return { limiter, store, at: (ms: number) => clock.set(startMs + ms) }
 }
 
-/** The keys of a limiter without a limiter, for grants that are given back by what was booked. */
+/** A ledger without a limiter, for tests that return a grant by its booking. */
 export function ledgerFromStart(algorithm: Algorithm) {
   const clock = manualClock({ startMs: START_MS })
   const ledger = memoryStore().open({ name: 'default', algorithm, clock })

@@ -2,7 +2,7 @@ import { tokenBucket } from '@sluice/core'
 import { expect, test } from 'vitest'
 import { seeded } from '../support/random.js'
 
-/** The same bucket in exact arithmetic: the instant at which it is full, in units of 1 / limit microseconds. */
+/** The same bucket in exact arithmetic: the time at which it is full, in units of 1 / limit microseconds. */
 class ExactBucket {
   full = 0n
   readonly #limit: bigint

@@ -4,12 +4,12 @@ import { describe, expect, test } from 'vitest'
 import { Moment } from '../support/scripts.js'
 import { expectSteps, type Table } from './steps.js'
 
-/** 2 per second, 3 at once: one permit every 500 ms. */
+/** 2 permits per second with a burst of 3: one refill every 500 ms. */
 const threeAtOnce = { limit: 2, window: '1s', burst: 3 } as const
 
 test.each<Table<TokenBucketOptions>>([
   [
-    'a key never seen has a full bucket; who takes pays, one refill later one more passes',
+    'a new key has a full bucket; when it is empty, one request passes after each refill',
     threeAtOnce,
     [
       [0, 1, 0, 'granted', 0, { remaining: 2, refillMs: 500, resetMs: 500, balance: 2 }],
@@ -21,7 +21,7 @@ test.each<Table<TokenBucketOptions>>([
     ],
   ],
   [
-    'a full bucket does not get fuller',
+    'a full bucket does not refill beyond the burst',
     threeAtOnce,
     [
       [0, 1, 0, 'granted', 0, { remaining: 2 }],
@@ -29,7 +29,7 @@ test.each<Table<TokenBucketOptions>>([
     ],
   ],
   [
-    'a client that paces itself at the rate is never refused',
+    'a client that sends at the refill rate is never refused',
     { limit: 2, window: '1s', burst: 1 },
     [
       [0, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -40,7 +40,7 @@ test.each<Table<TokenBucketOptions>>([
     ],
   ],
   [
-    'the worst window holds burst and what refills in it: 2 * limit - 1 at burst = limit',
+    'the fullest window holds the burst and its refill: 2 * limit - 1 at burst = limit',
     { limit: 3, window: '3s' },
     [
       [0, 3, 0, 'granted', 0, { remaining: 0 }],
@@ -50,7 +50,7 @@ test.each<Table<TokenBucketOptions>>([
     ],
   ],
   [
-    'a refusal changes nothing: a smaller ask still passes',
+    'a refusal changes nothing: a request of smaller cost still passes',
     { limit: 10, window: '60s' },
     [
       [0, 8, 0, 'granted', 0, { remaining: 2 }],
@@ -60,7 +60,7 @@ test.each<Table<TokenBucketOptions>>([
     ],
   ],
   [
-    'an ask above the burst is never granted, whatever the wait',
+    'a cost above the burst is never granted, whatever maxWait is',
     threeAtOnce,
     [
       [
@@ -83,7 +83,7 @@ test.each<Table<TokenBucketOptions>>([
     ],
   ],
   [
-    'a booking waits for its own permits, and later ones queue behind it',
+    'a booking waits for its own permits, and later bookings queue behind it',
     threeAtOnce,
     [
       [0, 3, Infinity, 'granted', 0, { remaining: 0, balance: 0 }],
@@ -93,7 +93,7 @@ test.each<Table<TokenBucketOptions>>([
     ],
   ],
   [
-    'a wait beyond maxWait is refused; retryAfter is when the same patience suffices, wait when none is needed',
+    'a wait longer than maxWait is refused; retryAfterMs ends when the same maxWait is enough',
     threeAtOnce,
     [
       [0, 3, 0, 'granted', 0, { remaining: 0 }],
@@ -103,7 +103,7 @@ test.each<Table<TokenBucketOptions>>([
     ],
   ],
   [
-    'intervals that are no whole microsecond stay exact: 3 per second',
+    'intervals with fractions of a microsecond stay exact: 3 per second',
     { limit: 3, window: '1s' },
     [
       [0, 1, 0, 'granted', 0, { remaining: 2, resetMs: 333.334 }],
@@ -116,7 +116,7 @@ test.each<Table<TokenBucketOptions>>([
     ],
   ],
   [
-    'intervals below a microsecond: 3,000,000 per second',
+    'intervals below a microsecond stay exact: 3,000,000 per second',
     { limit: 3_000_000, window: '1s', burst: 4 },
     [
       [0, 4, 0, 'granted', 0, { remaining: 0, resetMs: 0.002, refillMs: 0.001 }],
@@ -125,7 +125,7 @@ test.each<Table<TokenBucketOptions>>([
     ],
   ],
   [
-    'limit 0 refuses everything for good',
+    'limit 0 refuses everything for ever',
     { limit: 0, window: '1m', burst: 5 },
     [
       [
@@ -140,7 +140,7 @@ test.each<Table<TokenBucketOptions>>([
     ],
   ],
   [
-    'one a year is as good as one a second',
+    'one per year works like one per second',
     { limit: 1, window: '365d' },
     [
       [0, 1, 0, 'granted', 0, { remaining: 0 }],
@@ -152,8 +152,8 @@ test.each<Table<TokenBucketOptions>>([
   expectSteps(tokenBucket(options), rows)
 })
 
-describe('giving back', () => {
-  /** Books at times in milliseconds, 10 per second and 3 at once. */
+describe('cancel, refund, release and drain', () => {
+  /** Books at times in milliseconds, with 10 permits per second and a burst of 3. */
   function booking() {
     const clock = manualClock({ startMs: 0 })
     const limiter = createLimiter(tokenBucket({ limit: 10, window: '1s', burst: 3 }), { clock })
@@ -167,7 +167,7 @@ describe('giving back', () => {
     }
   }
 
-  test('cancelled before its instant: all of it, when nobody has booked after it', () => {
+  test('a cancel before the booked time returns all permits if no later booking exists', () => {
     const { book, at, balance } = booking()
     book(0, 3)
     const second = book(0, 2)
@@ -175,7 +175,7 @@ describe('giving back', () => {
     expect([second.cancel(), balance()]).toEqual([2, 1])
   })
 
-  test('cancelled before its instant: less what was booked after it', () => {
+  test('a cancel before the booked time returns the cost less what was booked later', () => {
     const { book, balance } = booking()
     book(0, 3)
     const second = book(0, 3)
@@ -183,7 +183,7 @@ describe('giving back', () => {
     expect([second.cancel(), balance()]).toEqual([2, -2])
   })
 
-  test('cancelled at its instant still works, after it no more', () => {
+  test('a cancel works up to the booked time and returns nothing after it', () => {
     const { book, at } = booking()
     book(0, 3)
     const second = book(0, 1)
@@ -193,7 +193,7 @@ describe('giving back', () => {
     expect(second.cancel()).toBe(1)
   })
 
-  test('refunded: all of it at once, then as much as has not refilled', () => {
+  test('a refund returns all permits at first, later those that have not refilled', () => {
     const { book, at, balance } = booking()
     const first = book(0, 3)
     expect([first.refund(), balance()]).toEqual([3, 3])
@@ -205,17 +205,17 @@ describe('giving back', () => {
     expect(third.refund()).toBe(0)
   })
 
-  test('refunded: never what those who wait count on', () => {
+  test('a refund never returns permits that later bookings need', () => {
     const { book, at } = booking()
     const first = book(0, 2)
     const waiting = book(0, 3)
     expect(waiting.waitMs).toBe(200)
     at(100)
-    // A third permit would make the bucket of the one who waits run over, and pass twice.
+    // A third permit would overfill the bucket, so the waiting booking would pass twice.
     expect(first.refund()).toBe(0)
   })
 
-  test('a refund does not depend on who came in between', () => {
+  test('a refund does not depend on the requests in between', () => {
     const { book, balance } = booking()
     const first = book(0, 1)
     book(0, 1)
@@ -223,7 +223,7 @@ describe('giving back', () => {
   })
 })
 
-describe('bounds', () => {
+describe('options at the bounds', () => {
   test.each([
     { limit: 1, window: '365d' },
     { limit: 200_000, window: '1d' },
@@ -243,12 +243,12 @@ describe('bounds', () => {
     expect(moment.wouldAnswer(limit, 0, retryAfterMs * 1000).allowed).toBe(true)
   })
 
-  test('what cannot be exact is refused when it is made', () => {
+  test('options that cannot be exact throw when the algorithm is created', () => {
     expect(() => tokenBucket({ limit: Number.MAX_SAFE_INTEGER, window: '1s' })).toThrow(RangeError)
     expect(() => tokenBucket({ limit: 1, window: '365d', burst: 1000 })).toThrow(/burst: .* 200 years/)
   })
 
-  test('bookings end where microseconds end, and say never', () => {
+  test('a booking beyond the largest time in microseconds is refused for ever', () => {
     const moment = new Moment(tokenBucket({ limit: 1, window: '50w' }))
     let bookings = 0
     while (moment.ask({ gapUs: 0, cost: 1, maxWaitUs: Infinity }).allowed) bookings++

@@ -1,7 +1,7 @@
 import { createLimiter, memoryStore, tokenBucket, unlimited } from '@sluice/core'
 import { expect, test } from 'vitest'
 
-test('grants everything, holds no key, and every figure is 0 or Infinity', () => {
+test('grants everything, stores no key, and every figure is 0 or Infinity', () => {
   const store = memoryStore()
   const limiter = createLimiter(unlimited(), { store })
   const decision = limiter.tryAcquire('key', { cost: Number.MAX_SAFE_INTEGER })
@@ -19,7 +19,7 @@ test('grants everything, holds no key, and every figure is 0 or Infinity', () =>
   expect(store.size).toBe(0)
 })
 
-test('switches a limit off and on', () => {
+test('an update to unlimited and back switches a limit off and on', () => {
   const limiter = createLimiter(tokenBucket({ limit: 1, window: '1m' }))
   limiter.tryAcquire('key')
   limiter.update(unlimited())

@@ -13,8 +13,8 @@ import { expect, test } from 'vitest'
 import { seeded } from '../support/random.js'
 
 /*
- * A search for the worst window: scripts of asks are changed at random, and what gets more permits into one window is
- * kept. That it comes close to every bound above the limit shows that it would find a window above the limit.
+ * Searches for the window with the most permits: changes scripts of requests at random and keeps a change that gets more
+ * permits into one window. It comes close to every bound, which shows that it would find a window above its bound.
  */
 
 const LIMIT = 5
@@ -47,7 +47,7 @@ test.each<[name: string, algorithm: Algorithm, largest: number, bound: number, r
   ],
   ['smoothBursty', smoothBursty({ limit: LIMIT, window, maxBurst: 1 }), 3, 2 * LIMIT + 3, 2 * LIMIT + 2],
   ['smoothWarmingUp', smoothWarmingUp({ limit: LIMIT, window, warmup: 1 }), 1, LIMIT + 1, LIMIT],
-])('%s: no window holds more than it may', (_name, algorithm, largest, bound, reached) => {
+])('%s: no window holds more permits than its bound', (_name, algorithm, largest, bound, reached) => {
   const worst = worstFound(algorithm, largest)
   expect(worst).toBeLessThanOrEqual(bound)
   expect(worst).toBeGreaterThanOrEqual(reached)
@@ -65,7 +65,7 @@ const ASKS = 30
 function worstFound(algorithm: Algorithm, largest: number): number {
   const random = seeded(algorithm.name.length)
   const below = (most: number) => Math.floor(random() * most)
-  /** Gaps around which windows and slices turn, and any others. */
+  /** Gaps close to the ends of windows and slices, and random gaps. */
   const ask = (): Ask => {
     const gaps = [
       0,
@@ -97,7 +97,7 @@ function worstFound(algorithm: Algorithm, largest: number): number {
   return worst
 }
 
-/** The most permits that act within one window, half open. */
+/** The largest number of permits that take effect within one half-open window. */
 function mostInAWindow(algorithm: Algorithm, script: readonly Ask[]): number {
   const state = new Float64Array(algorithm.lanes)
   const grants: { actUs: number; cost: number }[] = []

@@ -18,15 +18,15 @@ const MATRIX = STORES.flatMap(store =>
   ALGORITHMS.map(lawful => ({ ...lawful, store, label: `${lawful.name} on ${store.name}` })),
 )
 
-describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, store, ...lawful }) => {
-  /** A limiter and its clock, made anew for every run. */
+describe.each(MATRIX)('$label obeys the laws of a limiter', ({ algorithm: arbitrary, store, ...lawful }) => {
+  /** A new limiter and clock for every run. */
   function open(algorithm: Algorithm) {
     const clock = manualClock()
     const limiter = createLimiter(algorithm, { clock, store: store.open() })
     return { clock, limiter, ...deskOf(algorithm, limiter, clock, store.open()) }
   }
 
-  test('never more than is promised in any window, whatever is booked and cancelled', () => {
+  test('no window grants more than its bound, whatever is booked and cancelled', () => {
     check(fc.tuple(arbitrary, actions()), ([algorithm, script]) => {
       const { clock, reserve } = open(algorithm)
       const booked = perform(script, clock, reserve)
@@ -35,7 +35,7 @@ describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, 
     })
   })
 
-  test('a cancelled booking moves nobody who waits: the promise holds in a crowd', () => {
+  test('no window grants more than its bound when many wait and some cancel', () => {
     check(fc.tuple(arbitrary, crowd()), ([algorithm, script]) => {
       const { clock, reserve } = open(algorithm)
       const booked = perform(script, clock, reserve)
@@ -44,7 +44,7 @@ describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, 
     })
   })
 
-  test('never more than is promised in any window, less what is refunded in it', () => {
+  test('no window grants more than its bound, less what is refunded in it', () => {
     check(fc.tuple(arbitrary, actions(true)), ([algorithm, script]) => {
       const { clock, reserve } = open(algorithm)
       const booked = perform(script, clock, reserve)
@@ -58,7 +58,7 @@ describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, 
     })
   })
 
-  test('never more than is promised in any window, to the microsecond, for those who do not wait', () => {
+  test('no window grants more than its bound, to the microsecond, without waiting', () => {
     check(fc.tuple(arbitrary, asks()), ([algorithm, script]) => {
       const { clock, limiter } = open(algorithm)
       const grants: Grant[] = []
@@ -70,7 +70,7 @@ describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, 
     })
   })
 
-  test('time that goes back earns nothing', () => {
+  test('a clock that goes back refills nothing', () => {
     const jumps = fc.array(fc.record({ gapUs: fc.integer({ min: -20_000, max: 20_000 }), cost: cost() }), {
       maxLength: 40,
     })
@@ -88,7 +88,7 @@ describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, 
     })
   })
 
-  test('a cancelled or refunded booking frees at most what it took, and once', () => {
+  test('a cancel or refund returns at most what the booking took, and only once', () => {
     checkWhere(
       fc.tuple(arbitrary, actions(true)),
       ([algorithm, script]) => {
@@ -105,7 +105,7 @@ describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, 
     )
   })
 
-  test('what is given back is what the balance grows by', () => {
+  test('cancel, refund and release return the amount by which the balance grows', () => {
     const scenarios = fc.tuple(arbitrary, asks(20), cost(), maxWaitUs(), asks(3), fc.boolean())
     const least = lawful.unreachable?.includes('give-back') ? 0 : 0.1
     checkWhere(
@@ -128,7 +128,7 @@ describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, 
     )
   })
 
-  test('keys do not touch each other', () => {
+  test('a key does not change the permits of another key', () => {
     const script = fc.array(
       fc.record({ key: fc.constantFrom('a', 'b', '__proto__'), gapUs: gapUs(), cost: cost() }),
     )
@@ -145,7 +145,7 @@ describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, 
     })
   })
 
-  test('a key that was reset is one never seen', () => {
+  test('a reset key is like a new key', () => {
     check(fc.tuple(arbitrary, asks(20), asks(10)), ([algorithm, before, after]) => {
       const { clock, limiter } = open(algorithm)
       const fresh = createLimiter(algorithm, { clock })
@@ -163,7 +163,7 @@ describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, 
     })
   })
 
-  test('update converts and never mints', () => {
+  test('an update of the limit creates no permits', () => {
     const changes = fc.array(fc.tuple(arbitrary, asks(10)), { minLength: 1, maxLength: 4 })
     check(fc.tuple(arbitrary, asks(20), changes), ([algorithm, before, changes]) => {
       const { clock, ledger, reserve, peek } = open(algorithm)
@@ -182,7 +182,7 @@ describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, 
     })
   })
 
-  test('a limit that has changed keeps its promise from then on', () => {
+  test('after an update, no window grants more than the new bound', () => {
     check(fc.tuple(arbitrary, asks(20), arbitrary, asks()), ([algorithm, before, next, after]) => {
       const { clock, limiter } = open(algorithm)
       const granted = (script: readonly { gapUs: number; cost: number }[]) =>
@@ -201,7 +201,7 @@ describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, 
     })
   })
 
-  test('a drain takes what is there, and no more', () => {
+  test('drain takes the available permits and no more', () => {
     check(fc.tuple(arbitrary, asks(20)), ([algorithm, before]) => {
       const { clock, limiter } = open(algorithm)
       for (const { gapUs, cost } of before) {
@@ -215,7 +215,7 @@ describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, 
     })
   })
 
-  test('a release gives back what was used, and no more than was asked', () => {
+  test('release returns what was used, and no more than was requested', () => {
     check(fc.tuple(arbitrary, asks(20), cost()), ([algorithm, before, permits]) => {
       const { clock, limiter } = open(algorithm)
       for (const { gapUs, cost } of before) {
@@ -234,7 +234,7 @@ describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, 
     })
   })
 
-  test('never more than is promised in any window, less what is released in it', () => {
+  test('no window grants more than its bound, less what is released in it', () => {
     check(fc.tuple(arbitrary, actions(), cost()), ([algorithm, script, permits]) => {
       const { clock, reserve, release } = open(algorithm)
       const grants: Grant[] = []
@@ -242,7 +242,7 @@ describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, 
         const [booked] = perform([{ ...action, verb: 'none' }], clock, reserve)
         if (booked !== undefined) grants.push(booked)
         if (action.verb === 'none') continue
-        // Smooth limiters truncate what an ask costs to whole microseconds, and so what it gives back.
+        // Smooth limiters truncate the time of a request to whole microseconds, and so the permits that come back.
         const truncated = lawful.counts
           ? 0
           : (4 * (algorithm.args[0] as number)) / (algorithm.args[1] as number)
@@ -254,13 +254,13 @@ describe.each(MATRIX)('the laws of a limiter: $label', ({ algorithm: arbitrary, 
   })
 })
 
-/** Permits that pass at an instant; a negative cost is what came back then. */
+/** Permits granted at an instant. A negative cost is permits returned then. */
 interface Grant {
   readonly actUs: number
   readonly cost: number
 }
 
-/** A booking, and what became of it: held, given up before its instant, or refunded afterwards. */
+/** A booking and what happened to it: kept, cancelled before its instant, or refunded afterwards. */
 interface Booked extends Grant {
   readonly reservation: GivesBack
   given: number
@@ -272,7 +272,7 @@ interface Action {
   readonly gapUs: number
   readonly cost: number
   readonly maxWaitUs: number
-  /** Which of the bookings made so far is given back after this ask. */
+  /** Which of the bookings so far is returned after this request. */
   readonly victim: number
   readonly verb: 'none' | 'cancel' | 'refund'
 }
@@ -285,7 +285,7 @@ function actions(withRefunds = false): fc.Arbitrary<Action[]> {
   return fc.array(action as fc.Arbitrary<Action>, { maxLength: 40 })
 }
 
-/** Many who wait long, close together, and some of them give up. */
+/** Many requests close together with long waits, some of which are cancelled. */
 function crowd(): fc.Arbitrary<Action[]> {
   const action = fc.record({
     gapUs: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 100 })),
@@ -301,8 +301,8 @@ type Reserve = (cost: number, maxWaitUs: number) => GivesBack & Pick<Decision, '
 type GivesBack = Pick<Reservation<false>, 'cancel' | 'refund'>
 
 /**
- * Books at a limiter where it can book; elsewhere at its ledger, as `acquire` does. Changes and looks go to where it
- * books.
+ * Books with the limiter if its algorithm can book, and otherwise with its ledger, as `acquire` does. Updates and peeks go
+ * to the same place.
  */
 function deskOf(algorithm: Algorithm, limiter: Limiter<false>, clock: ManualClock, store: SyncStore) {
   if (algorithm.bookable) {
@@ -361,9 +361,9 @@ function replay(
 }
 
 /**
- * Every window that starts with one grant and ends with another holds at most what is promised for its span. The instant
- * of a booking is rounded up to a microsecond, so windows over bookings are a microsecond longer; what is promised may
- * depend on the largest one, even if that was given back.
+ * Checks that every window from one grant to another holds at most the bound of its span. The instant of a booking is
+ * rounded up to a microsecond, so a window over bookings is a microsecond longer. The bound may depend on the largest
+ * booking, even if that was cancelled or refunded.
  */
 function expectWithinPromise(
   { promise }: Pick<LawfulAlgorithm, 'promise'>,
@@ -388,7 +388,7 @@ function expectWithinPromise(
   }
 }
 
-/** Smooth limiters truncate what an ask costs to whole microseconds, and so what it gives back. */
+/** Smooth limiters truncate the time of a request to whole microseconds, and so the permits that come back. */
 function truncatedBy({ args: [limit = 0, windowUs = 0] }: Algorithm): number {
   return (2 * limit) / windowUs
 }

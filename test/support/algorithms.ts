@@ -13,28 +13,28 @@ import {
 import type { Unreachable } from '@sluice/core/testing'
 import fc from 'fast-check'
 
-/** An algorithm as the laws see it: how to make one, and what it promises. */
+/** An algorithm for the tests of the laws: how to create one, and its bounds. */
 export interface LawfulAlgorithm {
   readonly name: string
-  /** Algorithms with random options; spans are kept short so that random gaps in time matter. */
+  /** Algorithms with random options. Their spans are short, so that random gaps in time have an effect. */
   readonly algorithm: fc.Arbitrary<Algorithm>
   /** The most permits it grants within a span (both ends included), as an exact fraction of integers. */
   readonly promise: (algorithm: Algorithm, spanUs: number, demand: Demand) => Promised
-  /** The most permits in hand after a change of options, of those before. */
+  /** The largest balance after an update of the options, from the balance before. */
   readonly kept: (previous: Algorithm, next: Algorithm, balance: number) => number
-  /** Whether figures are those of a permit count: exact, and what is given back is what the balance grows by. */
+  /** Whether the balance is an exact count of permits, which grows by exactly what is returned. */
   readonly counts: boolean
-  /** What it never does; default nothing. */
+  /** What it does not support; default nothing. */
   readonly unreachable?: readonly Unreachable[]
-  /** Whether permits of an old, higher limit may still be used after a change. */
+  /** Whether permits of an old, higher limit may still be used after an update. */
   readonly outlives?: boolean
 }
 
-/** What a promise may depend on. */
+/** What a bound may depend on. */
 export interface Demand {
-  /** How many asks were granted. */
+  /** The number of granted requests. */
   readonly asks: number
-  /** The largest of them. */
+  /** The largest cost among them. */
   readonly largest: number
   /** Whether permits of the future were booked. */
   readonly booked: boolean
@@ -97,7 +97,7 @@ export const ALGORITHMS: readonly LawfulAlgorithm[] = [
   },
   {
     name: 'slidingWindow',
-    // One number of slices, because with another one keys start afresh.
+    // Always the same number of slices, because an update to another number resets the keys.
     algorithm: fc
       .record({ limit: fc.nat(50), windowUs: spanUs() })
       .map(({ limit, windowUs }) => slidingWindow({ limit, window: windowUs / 1000, slices: 4 })),
@@ -139,7 +139,7 @@ export const ALGORITHMS: readonly LawfulAlgorithm[] = [
           maxBurst: maxBurstUs / 1000,
         }),
       ),
-    // Each ask may cost up to a microsecond less than its permits are worth.
+    // The time of a request may be up to a microsecond too short, because it is truncated.
     promise: ({ args: [limit = 0, windowUs = 0, maxBurstUs = 0] }, span, { asks, largest }) => ({
       permits: BigInt(limit) * BigInt(maxBurstUs + span + asks) + BigInt(largest) * BigInt(windowUs),
       per: BigInt(windowUs),
@@ -165,7 +165,7 @@ export const ALGORITHMS: readonly LawfulAlgorithm[] = [
           coldFactor,
         }),
       ),
-    // Each ask may cost up to three microseconds less than its permits are worth.
+    // The time of a request may be up to three microseconds too short, because it is truncated.
     promise: ({ args: [limit = 0, windowUs = 0] }, span, { asks, largest }) => ({
       permits: BigInt(limit) * BigInt(span + 3 * asks) + BigInt(largest) * BigInt(windowUs),
       per: BigInt(windowUs),
@@ -200,7 +200,7 @@ function whole(permits: number): Promised {
   return { permits: BigInt(permits), per: 1n }
 }
 
-/** How many windows a span may have a part in. */
+/** How many windows a span may overlap. */
 function windowsTouched(spanUs: number, windowUs: number): number {
   return Math.ceil(spanUs / windowUs) + 1
 }
@@ -214,13 +214,13 @@ function balanceAtMost(_previous: Algorithm, _next: Algorithm, balance: number):
   return balance
 }
 
-/** What was used stays used, unless the window has become shorter. */
+/** Used permits stay used, unless the window has become shorter. */
 function usedAtLeast(previous: Algorithm, next: Algorithm, balance: number): number {
   const shorter = (next.args[1] as number) < (previous.args[1] as number)
   return shorter ? next.policy.limit : balance + next.policy.limit - previous.policy.limit
 }
 
-/** Stored permits are scaled; the permit that passes on credit is neither more nor less. */
+/** Stored permits are scaled. The permit that passes on credit is not. */
 function shareAtMost(previous: Algorithm, next: Algorithm, balance: number): number {
   const stored = (algorithm: Algorithm) => algorithm.policy.limit
   return balance <= 1 ? 1 : (balance * stored(next)) / Math.max(1, stored(previous) - 1) + 1

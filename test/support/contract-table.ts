@@ -8,7 +8,7 @@ interface Cell {
   run: number
 }
 
-/** Prints what the HTTP contract found: a row for each behaviour, a column for each adapter. */
+/** Prints the results of the HTTP contract: a row for each behaviour, a column for each adapter. */
 export default class ContractTable implements Reporter {
   onTestRunEnd(modules: readonly TestModule[]): void {
     const rows = new Map<string, Map<string, Cell>>()
@@ -28,7 +28,7 @@ export default class ContractTable implements Reporter {
         rows.set(behaviour, row.set(adapter, cell))
       }
     }
-    // What runs on one server only is decided by code that all of them share.
+    // A test that runs on one server only covers code that all servers share.
     const contract = [...rows].filter(([, row]) => row.size > 1)
     if (contract.length === 0) return
     const width = Math.max(...contract.map(([behaviour]) => behaviour.length)) + 2

@@ -1,6 +1,6 @@
 import type { CounterState } from '@sluice/core/store'
 
-/** A counter in memory with the callbacks of `counterStore`. Each answers a turn later, and counts at once. */
+/** A counter in memory with the callbacks of `counterStore`. Each counts at once and answers a turn later. */
 export function memoryCounter({
   resetAfterMs = 3_600_000,
 }: {

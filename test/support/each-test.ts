@@ -4,13 +4,13 @@ import type { AddressInfo } from 'node:net'
 import { manualClock } from '@sluice/core/testing'
 
 /*
- * For suites over servers: time stands still in each test unless the test moves it, and what it opened is closed after it.
+ * For tests with servers: the clock stands still unless the test moves it, and everything the test opened is closed after it.
  * The hooks are in each-test-hooks.ts, which runs before every file: files that share a process import this one once.
  */
 
 export let clock = manualClock()
 
-/** What to close after the test, the last first. */
+/** Closed after the test, the last one first. */
 export const closing: (() => unknown)[] = []
 
 export function beginTest(): void {

@@ -1,6 +1,6 @@
 /*
- * Sees to it that there is a redis-server for the tests. Where we may install packages, which is on Debian as root, it is
- * installed; elsewhere one line says what is missing.
+ * Makes sure that there is a redis-server for the tests. On Debian as root, where packages may be installed, it is
+ * installed. Elsewhere one line says what is missing.
  */
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -8,7 +8,7 @@ import { existsSync } from 'node:fs'
 const MISSING =
   'The tests need redis-server 6.2 or later on the PATH: install the package redis-server (Debian, Ubuntu) or redis (others).'
 
-/** Whether a command ends well; it may print. */
+/** Whether a command succeeds. It may print. */
 function succeeds(command, ...args) {
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
   return spawnSync(command, args, { stdio: ['ignore', 'inherit', 'inherit'], env }).status === 0
@@ -22,7 +22,7 @@ function install() {
   console.log('Installing the package redis-server ...')
   const isInstalled = () =>
     succeeds('apt-get', 'install', '-y', '-qq', '--no-install-recommends', 'redis-server')
-  // A list of packages that is missing, or out of date, names none that can be had.
+  // Without an up-to-date list of packages, the install fails.
   return isInstalled() || (succeeds('apt-get', 'update', '-qq') && isInstalled())
 }
 

@@ -1,12 +1,12 @@
 import type { Ledger } from '@sluice/core'
 
-/** The verbs of a ledger. */
+/** The methods of a ledger. */
 export type LedgerVerb = Exclude<keyof Ledger<boolean>, 'async' | 'keys' | 'forgotten'>
 
-/** Makes a call to the ledger now, later or never; the key is that of the call, and empty where it has none. */
+/** Calls the ledger now, later or never. The key is empty for a method without a key. */
 export type CallLater = <T>(act: () => T, verb: LedgerVerb, key: string) => Promise<T>
 
-/** A ledger whose every call is made by `call`, which answers later. */
+/** A ledger that passes every call to `call`, which answers later. */
 export function laterLedger(ledger: Ledger<false>, call: CallLater): Ledger<true> {
   return {
     async: true,

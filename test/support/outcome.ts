@@ -1,6 +1,6 @@
 import type { ManualClock } from '@sluice/core/testing'
 
-/** What a promise has come to, and when. */
+/** How and when a promise settled. */
 export interface Outcome {
   readonly settledAfterMs: number
   readonly value?: unknown

@@ -2,8 +2,8 @@ import fc from 'fast-check'
 import { expect } from 'vitest'
 
 /**
- * Checks a law that has a premise: `law` returns whether a run met it. A law that is hardly ever reached proves nothing, so
- * at least `least` of the runs must meet it; 0 where the premise cannot be met.
+ * Checks a law that has a premise: `law` returns whether a run fulfilled it. A law whose premise is rarely true proves
+ * little, so at least `least` of the runs must fulfil it; 0 where that is impossible.
  */
 export function checkWhere<T>(
   arbitrary: fc.Arbitrary<T>,

@@ -13,7 +13,7 @@ export async function run(command: string, args: readonly string[], cwd: string)
   }
 }
 
-/** A node process that goes on running, what it has printed, and how to stop it. */
+/** A running node process, its output, and how to stop it. */
 export class Running {
   output = ''
   readonly #child: ChildProcess
@@ -28,7 +28,7 @@ export class Running {
     this.#child.once('close', () => this.#child.emit('printed'))
   }
 
-  /** Waits until it has printed what matches; throws when it ends without. */
+  /** Waits for output that matches; throws if the process ends without. */
   async printed(pattern: RegExp): Promise<RegExpExecArray> {
     for (;;) {
       const match = pattern.exec(this.output)
@@ -38,7 +38,7 @@ export class Running {
     }
   }
 
-  /** Stops it by its pid and says how it ended. */
+  /** Stops it by its pid and returns how it ended. */
   async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<number | null> {
     if (this.#child.exitCode === null && this.#child.signalCode === null) {
       this.#child.kill(signal)

@@ -1,4 +1,4 @@
-/** Random numbers from 0 to 1 that come again with the same seed (Mulberry32). */
+/** Random numbers from 0 to 1, the same ones for the same seed (Mulberry32). */
 export function seeded(seed: number): () => number {
   let state = seed
   return () => {

@@ -5,13 +5,13 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { createInterface } from 'node:readline'
 
-/** A Redis of its own on a free port of the loopback, without a file. */
+/** A Redis server on a free loopback port that writes no files. */
 export interface RedisServer {
   readonly port: number
-  /** Hangs it: connections stay open and are not answered, until it is resumed. */
+  /** Suspends it: connections stay open and get no answer until it is resumed. */
   pause(): void
   resume(): void
-  /** Ends it; its port stays that of this server. */
+  /** Stops it. It keeps its port for a restart. */
   stop(): Promise<void>
   /** Starts it again, without its data. */
   restart(): Promise<void>
@@ -24,7 +24,7 @@ export async function startRedis(...options: readonly string[]): Promise<RedisSe
     server.kill('SIGKILL')
     await once(server, 'exit')
   }
-  // Not even a run that is broken off leaves a server behind.
+  // Stops the server also when the run is interrupted.
   process.once('exit', () => server.kill('SIGKILL'))
   return {
     port,
@@ -38,7 +38,7 @@ export async function startRedis(...options: readonly string[]): Promise<RedisSe
   }
 }
 
-/** Another may take a port between the moments at which we find it free and take it. */
+/** Another process may take the port after it was found free and before the server listens on it. */
 async function startedSomewhere(options: readonly string[], attempts = 5) {
   for (let attempt = 1; ; attempt++) {
     const port = await freePort()
@@ -58,7 +58,7 @@ async function started(port: number, options: readonly string[]): Promise<ChildP
   const lines: string[] = []
   for await (const line of createInterface({ input: server.stdout as NonNullable<typeof server.stdout> })) {
     if (line.includes('Ready to accept connections')) {
-      // What it says from now on is read and dropped.
+      // Output from now on is read and dropped.
       server.stdout?.resume()
       return server
     }

@@ -32,7 +32,7 @@ export function scriptedStore(script: Script = works): ScriptedStore {
   return store
 }
 
-/** What a store that is down fails with. */
+/** The error of a store that is down. */
 export const DOWN = new Error('the store is down')
 
 /** Answers a turn later. */
@@ -41,16 +41,16 @@ export const works: Script = async act => {
   return act()
 }
 
-/** A promise that is never kept. */
+/** Never answers. */
 export const neverSettles: Script = () => new Promise(() => {})
 
-/** Answers with something that is no answer. */
+/** Answers with a value that is not a valid answer. */
 export const answers =
   (value: unknown): Script =>
   async () =>
     value
 
-/** Fails the calls of some verbs, and works otherwise. */
+/** Fails calls of some methods and works otherwise. */
 export const failsAt =
   (...verbs: readonly LedgerVerb[]): Script =>
   (act, verb) =>
@@ -75,7 +75,7 @@ export function answersLate() {
   return { script, answerNow, due }
 }
 
-/** Every way in which a store fails a call, and the cause that its error is to have. */
+/** Every way in which a call to a store can fail, and the expected cause of the error. */
 export const failures: readonly {
   readonly how: string
   readonly script: Script

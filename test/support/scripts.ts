@@ -1,14 +1,14 @@
 import type { Algorithm } from '@sluice/core'
 import fc from 'fast-check'
 
-/** An ask, a time after the one before. */
+/** A request, a time after the previous one. */
 export interface Ask {
   readonly gapUs: number
   readonly cost: number
   readonly maxWaitUs: number
 }
 
-/** A gap in time that is often nothing, often about one refill, sometimes long. */
+/** A gap in time: often 0, often about one refill, sometimes long. */
 export function gapUs(): fc.Arbitrary<number> {
   return fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 50 }), fc.integer({ min: 0, max: 20_000 }))
 }
@@ -28,7 +28,7 @@ export function asks(maxLength = 40): fc.Arbitrary<Ask[]> {
   return fc.array(fc.record({ gapUs: gapUs(), cost: cost(), maxWaitUs: maxWaitUs() }), { maxLength })
 }
 
-/** A moment in the life of one key: its state, and the time. */
+/** The state of one key at a time. */
 export class Moment {
   readonly algorithm: Algorithm
   state: Float64Array
@@ -45,7 +45,7 @@ export class Moment {
     return this.algorithm.step(this.state, 0, this.nowUs, cost, maxWaitUs, true)
   }
 
-  /** What would be answered later, without a trace. */
+  /** The answer to a request at a later time, without changing the key. */
   wouldAnswer(cost: number, maxWaitUs = 0, inUs = 0) {
     return this.algorithm.step(this.state, 0, this.nowUs + inUs, cost, maxWaitUs, false)
   }

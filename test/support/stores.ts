@@ -1,6 +1,6 @@
 import { memoryStore, type SyncStore } from '@sluice/core'
 
-/** Every store the laws run on. */
+/** The stores that the laws are tested on. */
 export const STORES: readonly { readonly name: string; readonly open: () => SyncStore }[] = [
   { name: 'memoryStore', open: () => memoryStore() },
 ]

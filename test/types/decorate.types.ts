@@ -53,7 +53,7 @@ export function typedAsItCameInWithThis() {
   })
   same<typeof method, (this: Date, days: number) => number>()
   method.call(new Date(), 5)
-  // @ts-expect-error it needs a Date to be called on
+  // @ts-expect-error `this` must be a Date
   method(5)
 }
 
@@ -97,7 +97,7 @@ export function promised() {
   same<typeof once, SendLater>()
   same<typeof asynchronous, SendLater>()
   same<typeof both, SendLater>()
-  // @ts-expect-error the result is still under way
+  // @ts-expect-error the result is a promise
   return waiting('ann', 'hello').toFixed()
 }
 
@@ -106,7 +106,7 @@ export function promisedPerhaps() {
   same<typeof either, SendEither>()
   const notStated = limited(limiter, { maxWait: undefined, signal: undefined })(send)
   same<typeof notStated, Send>()
-  // A function that may be told to wait when the program runs may return a promise.
+  // If maxWait is known only at run time, the function may return a promise.
   const perhaps = limited(limiter, { maxWait: maybeWait })(send)
   same<typeof perhaps, SendEither>()
 }
@@ -130,7 +130,7 @@ export function callbacksOfDifferentLengths() {
   same<typeof limiting, Send>()
 }
 
-/** As `design.md` has it: a callback that states no types takes those of any function. */
+/** A callback without type annotations accepts the arguments of any function. */
 export function callbacksThatStateNoTypes() {
   const [keyed, async] = [limited(limiter, { key: to => to })(send), limited(later, { key: to => to })(send)]
   same<typeof keyed, Send>()
@@ -172,13 +172,13 @@ export class Mailer {
 }
 
 export class BadMailer {
-  // @ts-expect-error a method that returns at once cannot wait
+  // @ts-expect-error a synchronous method cannot wait
   @limited(limiter, { maxWait: '1s' })
   send(to: string): number {
     return to.length
   }
 
-  // @ts-expect-error a method that returns at once cannot ask an asynchronous limiter
+  // @ts-expect-error a synchronous method cannot use an asynchronous limiter
   @limited(later)
   sendLater(to: string): number {
     return to.length
@@ -190,13 +190,13 @@ export class BadMailer {
     return to
   }
 
-  // @ts-expect-error a getter is no method
+  // @ts-expect-error a getter is not a method
   @limited(limiter)
   get size(): number {
     return 5
   }
 
-  // @ts-expect-error a field is no method
+  // @ts-expect-error a field is not a method
   @limited(limiter)
   count = 5
 }
@@ -213,33 +213,33 @@ export function badCalls() {
 
 export function badFunctions() {
   const byName = limited(limiter, { key: (to: string) => to })
-  // @ts-expect-error the key is of a text
+  // @ts-expect-error the key function takes a string
   byName((to: number) => to)
-  // @ts-expect-error a function that may have no text to give to the key
+  // @ts-expect-error the argument for the key may be undefined
   byName((to?: string) => to)
-  // @ts-expect-error no function
+  // @ts-expect-error not a function
   byName(5)
 }
 
 export function badOptions() {
-  // @ts-expect-error an algorithm where a limiter belongs
+  // @ts-expect-error an algorithm instead of a limiter
   limited(bucket)
-  // @ts-expect-error the function where the options belong
+  // @ts-expect-error the function instead of the options
   limited(limiter, send)
   // @ts-expect-error an unknown option
   limited(limiter, { keys: 'mail' })
-  // @ts-expect-error a key that is no text
+  // @ts-expect-error a key that is not a string
   limited(limiter, { key: 5 })
-  // @ts-expect-error a key function that returns no text
+  // @ts-expect-error a key function that does not return a string
   limited(limiter, { key: (to: string) => to.length })
-  // @ts-expect-error a cost as text
+  // @ts-expect-error a cost as a string
   limited(limiter, { cost: '1' })
-  // @ts-expect-error a cost that is promised
+  // @ts-expect-error a cost that is a promise
   limited(limiter, { cost: async (to: string) => to.length })
   // @ts-expect-error a wait without a unit
   limited(limiter, { maxWait: '500' })
-  // @ts-expect-error a controller and not its signal
+  // @ts-expect-error a controller instead of its signal
   limited(limiter, { signal: new AbortController() })
-  // @ts-expect-error an answer that is promised, which would always drain
+  // @ts-expect-error an async function, whose promise would always count as true
   limited(limiter, { drainOn: async () => false })
 }

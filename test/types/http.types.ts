@@ -17,7 +17,7 @@ import { type FastifyReply, type FastifyRequest, fastify } from 'fastify'
 import Koa, { type Context, type Middleware } from 'koa'
 
 /*
- * Checked by tsc and never run: the options of each adapter, what its callbacks are given, and what must not compile.
+ * Checked by tsc and never run: the options of each adapter, the arguments of its callbacks, and what must not compile.
  */
 
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false
@@ -42,7 +42,7 @@ const app = fastify()
 const toFastify = (options: onFastify.RateLimitOptions) => app.register(onFastify.rateLimit, options)
 
 /*
- * Doors.
+ * Ways to give a limit.
  */
 
 export function doors() {
@@ -263,7 +263,7 @@ export function callbacksOfFastify() {
       reply.code(refusal.status).send(refusal.decision)
     },
   }
-  // The same without a type beside them, where they are registered and in the config of a route.
+  // The same without type annotations, at registration and in the config of a route.
   app.register(onFastify.rateLimit, {
     limit: 5,
     window: '1s',
@@ -302,18 +302,18 @@ export function callbacksOfFastify() {
 }
 
 /*
- * The decision is left where users of each framework look.
+ * Where users of each framework find the decision.
  */
 
 export function decisions() {
   express().get('/', (req, res) => {
     same<typeof req.rateLimit, Decision | undefined>()
-    // @ts-expect-error there may be none
+    // @ts-expect-error may be undefined
     res.json(req.rateLimit.remaining)
   })
   new Koa().use(ctx => {
     same<typeof ctx.state.rateLimit, Decision | undefined>()
-    // @ts-expect-error there may be none
+    // @ts-expect-error may be undefined
     ctx.body = ctx.state.rateLimit.remaining
   })
   new Router().get('/', ctx => {
@@ -321,7 +321,7 @@ export function decisions() {
   })
   app.get('/', request => {
     same<typeof request.rateLimit, Decision | undefined>()
-    // @ts-expect-error there may be none
+    // @ts-expect-error may be undefined
     return request.rateLimit.remaining
   })
 }
@@ -331,11 +331,11 @@ export function decisions() {
  */
 
 export function incompleteDoors() {
-  // @ts-expect-error no door
+  // @ts-expect-error neither limit nor limiter nor policies
   onExpress.rateLimit({})
-  // @ts-expect-error no door
+  // @ts-expect-error neither limit nor limiter nor policies
   onKoa.rateLimit({})
-  // @ts-expect-error no door
+  // @ts-expect-error neither limit nor limiter nor policies
   app.register(onFastify.rateLimit, {})
   // @ts-expect-error no options
   onExpress.rateLimit()
@@ -357,60 +357,60 @@ export function incompleteDoors() {
   onKoa.rateLimit({ window: '1m' })
   // @ts-expect-error no limit
   app.register(onFastify.rateLimit, { window: '1m' })
-  // @ts-expect-error a limiter that is not there
+  // @ts-expect-error a limiter that is undefined
   onExpress.rateLimit({ limiter: undefined })
-  // @ts-expect-error a limiter that is not there
+  // @ts-expect-error a limiter that is undefined
   onKoa.rateLimit({ limiter: undefined })
-  // @ts-expect-error a limiter that is not there
+  // @ts-expect-error a limiter that is undefined
   app.register(onFastify.rateLimit, { limiter: undefined })
-  // @ts-expect-error true is no limit
+  // @ts-expect-error true is not a limit
   app.get('/', { config: { rateLimit: true } }, () => 'ok')
 }
 
 export function mixedDoors() {
-  // @ts-expect-error a limit beside a limiter
+  // @ts-expect-error a limit together with a limiter
   onExpress.rateLimit({ limit: 5, window: '1m', limiter })
-  // @ts-expect-error a limit beside a limiter
+  // @ts-expect-error a limit together with a limiter
   onKoa.rateLimit({ limit: 5, window: '1m', limiter })
-  // @ts-expect-error a limit beside a limiter
+  // @ts-expect-error a limit together with a limiter
   app.register(onFastify.rateLimit, { limit: 5, window: '1m', limiter })
-  // @ts-expect-error a limit beside a limiter
+  // @ts-expect-error a limit together with a limiter
   app.get('/', { config: { rateLimit: { limit: 5, window: '1m', limiter } } }, () => 'ok')
-  // @ts-expect-error a limiter has its window
+  // @ts-expect-error a window together with a limiter
   onExpress.rateLimit({ limiter, window: '1m' })
-  // @ts-expect-error a limiter has its window
+  // @ts-expect-error a window together with a limiter
   onKoa.rateLimit({ limiter, window: '1m' })
-  // @ts-expect-error a limiter has its window
+  // @ts-expect-error a window together with a limiter
   app.register(onFastify.rateLimit, { limiter, window: '1m' })
-  // @ts-expect-error a limiter has its name
+  // @ts-expect-error a name together with a limiter
   onExpress.rateLimit({ limiter, name: 'api' })
-  // @ts-expect-error a limiter has its name
+  // @ts-expect-error a name together with a limiter
   onKoa.rateLimit({ limiter, name: 'api' })
-  // @ts-expect-error a limiter has its name
+  // @ts-expect-error a name together with a limiter
   app.register(onFastify.rateLimit, { limiter, name: 'api' })
-  // @ts-expect-error a limiter has its store
+  // @ts-expect-error a store together with a limiter
   onExpress.rateLimit({ limiter, store: redis })
-  // @ts-expect-error a limiter has its store
+  // @ts-expect-error a store together with a limiter
   onKoa.rateLimit({ limiter, store: redis })
-  // @ts-expect-error a limiter has its store
+  // @ts-expect-error a store together with a limiter
   app.register(onFastify.rateLimit, { limiter, store: redis })
-  // @ts-expect-error a limit beside policies
+  // @ts-expect-error a limit together with policies
   onExpress.rateLimit({ limit: 5, window: '1m', policies: [{ limiter }] })
-  // @ts-expect-error a limit beside policies
+  // @ts-expect-error a limit together with policies
   onKoa.rateLimit({ limit: 5, window: '1m', policies: [{ limiter }] })
-  // @ts-expect-error a limit beside policies
+  // @ts-expect-error a limit together with policies
   app.register(onFastify.rateLimit, { limit: 5, window: '1m', policies: [{ limiter }] })
-  // @ts-expect-error a limiter beside policies
+  // @ts-expect-error a limiter together with policies
   onExpress.rateLimit({ limiter, policies: [{ limiter }] })
-  // @ts-expect-error a limiter beside policies
+  // @ts-expect-error a limiter together with policies
   onKoa.rateLimit({ limiter, policies: [{ limiter }] })
-  // @ts-expect-error a limiter beside policies
+  // @ts-expect-error a limiter together with policies
   app.register(onFastify.rateLimit, { limiter, policies: [{ limiter }] })
-  // @ts-expect-error a limit beside a limiter, in a policy
+  // @ts-expect-error a limit together with a limiter, in a policy
   onExpress.rateLimit({ policies: [{ limit: 5, window: '1m', limiter }] })
-  // @ts-expect-error a limit beside a limiter, in a policy
+  // @ts-expect-error a limit together with a limiter, in a policy
   onKoa.rateLimit({ policies: [{ limit: 5, window: '1m', limiter }] })
-  // @ts-expect-error a limit beside a limiter, in a policy
+  // @ts-expect-error a limit together with a limiter, in a policy
   app.register(onFastify.rateLimit, { policies: [{ limit: 5, window: '1m', limiter }] })
 }
 
@@ -421,7 +421,7 @@ export function unknownOptions() {
   onKoa.rateLimit({ limit: 5, window: '1m', max: 5 })
   // @ts-expect-error an option of another library
   app.register(onFastify.rateLimit, { limit: 5, window: '1m', max: 5 })
-  // Fastify infers the type of a config from what is written, so that nothing in it is unknown without a type beside it.
+  // Fastify infers the type of a config, so an unknown option is an error only with a type annotation.
   // @ts-expect-error an option of another library
   const own: onFastify.RateLimitOptions = { limit: 5, window: '1m', max: 5 }
   app.get('/', { config: { rateLimit: own } }, () => 'ok')
@@ -437,11 +437,11 @@ export function unknownOptions() {
   onKoa.rateLimit({ policies: [{ limiter }], onRefuse: () => {} })
   // @ts-expect-error misspelt
   app.register(onFastify.rateLimit, { policies: [{ limiter }], onRefuse: () => {} })
-  // @ts-expect-error an option of the whole, in a policy
+  // @ts-expect-error a policy cannot have this option
   onExpress.rateLimit({ policies: [{ limiter, status: 503 }] })
-  // @ts-expect-error an option of the whole, in a policy
+  // @ts-expect-error a policy cannot have this option
   onKoa.rateLimit({ policies: [{ limiter, status: 503 }] })
-  // @ts-expect-error an option of the whole, in a policy
+  // @ts-expect-error a policy cannot have this option
   app.register(onFastify.rateLimit, { policies: [{ limiter, status: 503 }] })
   onExpress.rateLimit({ limiter, throws: true })
   app.register(onFastify.rateLimit, { limiter, throws: true })
@@ -449,17 +449,17 @@ export function unknownOptions() {
   onExpress.rateLimit({ limiter, hook: 'preHandler' })
   // @ts-expect-error an option of Fastify
   onKoa.rateLimit({ limiter, hook: 'preHandler' })
-  // @ts-expect-error a burst is what the limit is; another is for tokenBucket
+  // @ts-expect-error burst is an option of tokenBucket
   onExpress.rateLimit({ limit: 5, window: '1m', burst: 10 })
 }
 
-/** Each adapter by itself, because a mistake that one of them lets through is not seen among others. */
+/** A line for each adapter, so that each of them must reject the value. */
 export function badDoors() {
-  // @ts-expect-error a limit as text
+  // @ts-expect-error a limit as a string
   onExpress.rateLimit({ limit: '5', window: '1m' })
-  // @ts-expect-error a limit as text
+  // @ts-expect-error a limit as a string
   onKoa.rateLimit({ limit: '5', window: '1m' })
-  // @ts-expect-error a limit as text
+  // @ts-expect-error a limit as a string
   app.register(onFastify.rateLimit, { limit: '5', window: '1m' })
   // @ts-expect-error a window without a unit
   onExpress.rateLimit({ limit: 5, window: '60' })
@@ -467,50 +467,50 @@ export function badDoors() {
   onKoa.rateLimit({ limit: 5, window: '60' })
   // @ts-expect-error a window without a unit
   app.register(onFastify.rateLimit, { limit: 5, window: '60' })
-  // @ts-expect-error a store that is none
+  // @ts-expect-error not a store
   onExpress.rateLimit({ limit: 5, window: '1m', store: new Map() })
-  // @ts-expect-error a store that is none
+  // @ts-expect-error not a store
   onKoa.rateLimit({ limit: 5, window: '1m', store: new Map() })
-  // @ts-expect-error a store that is none
+  // @ts-expect-error not a store
   app.register(onFastify.rateLimit, { limit: 5, window: '1m', store: new Map() })
-  // @ts-expect-error an algorithm where a limiter belongs
+  // @ts-expect-error an algorithm instead of a limiter
   onExpress.rateLimit({ limiter: bucket })
-  // @ts-expect-error an algorithm where a limiter belongs
+  // @ts-expect-error an algorithm instead of a limiter
   onKoa.rateLimit({ limiter: bucket })
-  // @ts-expect-error an algorithm where a limiter belongs
+  // @ts-expect-error an algorithm instead of a limiter
   app.register(onFastify.rateLimit, { limiter: bucket })
-  // @ts-expect-error a limiter that may be undefined, and is null for no limit
+  // @ts-expect-error a limiter that may be undefined; no limit is null
   onExpress.rateLimit({ limiter: () => undefined })
-  // @ts-expect-error a limiter that may be undefined, and is null for no limit
+  // @ts-expect-error a limiter that may be undefined; no limit is null
   onKoa.rateLimit({ limiter: () => undefined })
-  // @ts-expect-error a limiter that may be undefined, and is null for no limit
+  // @ts-expect-error a limiter that may be undefined; no limit is null
   app.register(onFastify.rateLimit, { limiter: () => undefined })
-  // @ts-expect-error one policy without a list
+  // @ts-expect-error one policy instead of an array
   onExpress.rateLimit({ policies: { limit: 5, window: '1m' } })
-  // @ts-expect-error one policy without a list
+  // @ts-expect-error one policy instead of an array
   onKoa.rateLimit({ policies: { limit: 5, window: '1m' } })
-  // @ts-expect-error one policy without a list
+  // @ts-expect-error one policy instead of an array
   app.register(onFastify.rateLimit, { policies: { limit: 5, window: '1m' } })
-  // @ts-expect-error limiters where policies belong
+  // @ts-expect-error limiters instead of policies
   onExpress.rateLimit({ policies: [limiter] })
-  // @ts-expect-error limiters where policies belong
+  // @ts-expect-error limiters instead of policies
   onKoa.rateLimit({ policies: [limiter] })
-  // @ts-expect-error limiters where policies belong
+  // @ts-expect-error limiters instead of policies
   app.register(onFastify.rateLimit, { policies: [limiter] })
-  // @ts-expect-error a policy without a door
+  // @ts-expect-error a policy without a limit or limiter
   onExpress.rateLimit({ policies: [{ key: () => 'ann' }] })
-  // @ts-expect-error a policy without a door
+  // @ts-expect-error a policy without a limit or limiter
   onKoa.rateLimit({ policies: [{ key: () => 'ann' }] })
-  // @ts-expect-error a policy without a door
+  // @ts-expect-error a policy without a limit or limiter
   app.register(onFastify.rateLimit, { policies: [{ key: () => 'ann' }] })
 }
 
 export function badValues() {
-  // @ts-expect-error a key that is no function
+  // @ts-expect-error a key that is not a function
   onExpress.rateLimit({ limiter, key: 'ann' })
-  // @ts-expect-error a key that is no function
+  // @ts-expect-error a key that is not a function
   onKoa.rateLimit({ limiter, key: 'ann' })
-  // @ts-expect-error a key that is no function
+  // @ts-expect-error a key that is not a function
   app.register(onFastify.rateLimit, { limiter, key: 'ann' })
   // @ts-expect-error a key that may be undefined
   onExpress.rateLimit({ limiter, key: () => maybeText })
@@ -524,41 +524,41 @@ export function badValues() {
   onExpress.rateLimit({ limiter, key: request => request.ip })
   // @ts-expect-error a header may come several times
   app.register(onFastify.rateLimit, { limiter, key: request => request.headers['x-api-key'] ?? null })
-  // @ts-expect-error a cost as text
+  // @ts-expect-error a cost as a string
   onExpress.rateLimit({ limiter, cost: '5' })
-  // @ts-expect-error a cost as text
+  // @ts-expect-error a cost as a string
   onKoa.rateLimit({ limiter, cost: () => '5' })
-  // @ts-expect-error a cost as text
+  // @ts-expect-error a cost as a string
   app.register(onFastify.rateLimit, { limiter, cost: async () => '5' })
-  // @ts-expect-error a status as text
+  // @ts-expect-error a status as a string
   onExpress.rateLimit({ limiter, status: '429' })
-  // @ts-expect-error a status as text
+  // @ts-expect-error a status as a string
   onKoa.rateLimit({ limiter, status: '429' })
-  // @ts-expect-error a status as text
+  // @ts-expect-error a status as a string
   app.register(onFastify.rateLimit, { limiter, status: '429' })
   // @ts-expect-error a body that is a number
   onExpress.rateLimit({ limiter, body: 429 })
-  // @ts-expect-error no such dialect
+  // @ts-expect-error an unknown header draft
   onExpress.rateLimit({ limiter, headers: 'draft-5' })
-  // @ts-expect-error which dialect?
+  // @ts-expect-error true does not say which header draft
   onKoa.rateLimit({ limiter, headers: true })
-  // @ts-expect-error a number is no dialect
+  // @ts-expect-error a number is not a header draft
   app.register(onFastify.rateLimit, { limiter, headers: 8 })
-  // @ts-expect-error which reset?
+  // @ts-expect-error true does not say which form of reset
   onExpress.rateLimit({ limiter, legacyHeaders: true })
   // @ts-expect-error a unit without a name in the standard
   onKoa.rateLimit({ limiter, unit: 'bytes' })
   // @ts-expect-error a wait without a unit
   app.register(onFastify.rateLimit, { limiter, maxWait: '250' })
-  // @ts-expect-error neither of the three
+  // @ts-expect-error none of the three values
   onExpress.rateLimit({ limiter, onStoreError: 'open' })
-  // @ts-expect-error trust in everybody
+  // @ts-expect-error trust in every proxy
   onKoa.rateLimit({ limiter, trustedProxies: true })
-  // @ts-expect-error one proxy without a list
+  // @ts-expect-error one proxy instead of an array
   app.register(onFastify.rateLimit, { limiter, trustedProxies: '10.0.0.0/8' })
-  // @ts-expect-error hops as text
+  // @ts-expect-error hops as a string
   onExpress.rateLimit({ limiter, hops: '1' })
-  // @ts-expect-error a prefix as text
+  // @ts-expect-error a prefix as a string
   onKoa.rateLimit({ limiter, ipv6Prefix: '/56' })
   // @ts-expect-error no such hook
   app.register(onFastify.rateLimit, { limiter, hook: 'onSend' })

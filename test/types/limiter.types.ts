@@ -80,11 +80,11 @@ export async function withAsyncStore() {
   const [nothing, updated] = [limiter.reset('ann'), limiter.update(bucket)]
   same<typeof nothing, Promise<void>>()
   same<typeof updated, Promise<void>>()
-  // @ts-expect-error the decision is still under way
+  // @ts-expect-error the decision is a promise
   return limiter.tryAcquire('ann').allowed
 }
 
-/** A store chosen by a condition: the answer is awaited, and a Limiter of either kind is taken where either will do. */
+/** A store chosen by a condition: the answer must be awaited, and a function may accept either kind of Limiter. */
 export async function withStoreChosenByCondition() {
   const limiter = createLimiter(bucket, { store: production ? redis : memoryStore() })
   const stated = createLimiter(bucket, { store: either, name: 'per-user', maxWait: '1s' })
@@ -93,7 +93,7 @@ export async function withStoreChosenByCondition() {
   same<typeof optional, Limiter<boolean>>()
   const asked = limiter.tryAcquire('ann')
   same<typeof asked, Decision | Promise<Decision>>()
-  // @ts-expect-error the decision may still be under way
+  // @ts-expect-error the decision may be a promise
   asked.allowed
   const decision = await asked
   const booking = await stated.reserve('ann')
@@ -134,18 +134,18 @@ export const durations: readonly Duration[] = [
 export function badDurations() {
   // @ts-expect-error no unit
   const noUnit: Duration = '500'
-  // @ts-expect-error no number
+  // @ts-expect-error not a number
   const noNumber: Duration = 'ms'
   // @ts-expect-error no such unit
   const noSuchUnit: Duration = '1 fortnight'
   // @ts-expect-error a bigint
   const bigint: Duration = 5n
-  // Text of the environment is parsed, not declared.
+  // Strings of the environment have no literal type, so they are parsed.
   return [noUnit, noNumber, noSuchUnit, bigint, parseDuration(process.env.RATE_WINDOW ?? '1m')]
 }
 
 export function badOptions() {
-  // @ts-expect-error limit as text
+  // @ts-expect-error limit as a string
   tokenBucket({ limit: '60', window: '1m' })
   // @ts-expect-error limit as a bigint
   tokenBucket({ limit: 60n, window: '1m' })
@@ -157,7 +157,7 @@ export function badOptions() {
   tokenBucket({ limit: 60, window: '60' })
   // @ts-expect-error window in an unknown unit
   tokenBucket({ limit: 60, window: '1 fortnight' })
-  // @ts-expect-error burst as text
+  // @ts-expect-error burst as a string
   tokenBucket({ limit: 60, window: '1m', burst: '5' })
   // @ts-expect-error an option of another library
   tokenBucket({ limit: 60, window: '1m', max: 5 })
@@ -166,30 +166,30 @@ export function badOptions() {
   // @ts-expect-error unlimited has no options
   unlimited({ limit: 5 })
 
-  // @ts-expect-error options where an algorithm belongs
+  // @ts-expect-error options instead of an algorithm
   createLimiter({ limit: 60, window: '1m' })
-  // @ts-expect-error the factory and not what it makes
+  // @ts-expect-error the factory instead of its result
   createLimiter(tokenBucket)
   // @ts-expect-error an unknown option
   createLimiter(bucket, { nam: 'per-user' })
-  // @ts-expect-error a name that is no text
+  // @ts-expect-error a name that is not a string
   createLimiter(bucket, { name: 5 })
   // @ts-expect-error a wait without a unit
   createLimiter(bucket, { maxWait: '500' })
-  // @ts-expect-error a store that is none
+  // @ts-expect-error not a store
   createLimiter(bucket, { store: new Map() })
-  // @ts-expect-error a clock that is none
+  // @ts-expect-error not a clock
   createLimiter(bucket, { clock: Date })
 
   // @ts-expect-error an unknown option
   memoryStore({ maxkeys: 5 })
-  // @ts-expect-error neither of the two
+  // @ts-expect-error none of the two values
   memoryStore({ onFull: 'evict' })
 }
 
 export function badAsks() {
   const limiter = createLimiter(bucket)
-  // @ts-expect-error cost as text
+  // @ts-expect-error cost as a string
   limiter.tryAcquire('ann', { cost: '1' })
   // @ts-expect-error cost as a bigint
   limiter.reserve('ann', { cost: 1n })
@@ -207,8 +207,8 @@ export function badAsks() {
   limiter.peek(process.env.USER)
   // @ts-expect-error no key
   limiter.reset()
-  // @ts-expect-error a decision is read, not written
+  // @ts-expect-error a decision is read-only
   limiter.peek('ann').allowed = true
-  // @ts-expect-error its name is given at its creation
+  // @ts-expect-error the name is set at creation
   limiter.name = 'other'
 }

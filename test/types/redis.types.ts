@@ -7,7 +7,7 @@ import { createClient as createClient4 } from 'redis4'
 import { createClient as createClient5 } from 'redis5'
 
 /*
- * Checked by tsc and never run: the clients that people have are taken as they are, and nothing else is.
+ * Checked by tsc and never run: redisStore accepts the supported clients and nothing else.
  */
 
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false
@@ -46,13 +46,13 @@ export async function limiters() {
 
 export function noClients(client: RedisClient) {
   redisStore(client)
-  // @ts-expect-error an address is no client
+  // @ts-expect-error an address is not a client
   redisStore('redis://127.0.0.1')
-  // @ts-expect-error a client can do more
+  // @ts-expect-error not a complete client
   redisStore({ evalsha: async () => null })
-  // @ts-expect-error there is one to be named
+  // @ts-expect-error the client is missing
   redisStore()
-  // @ts-expect-error 'local' is not among the answers
+  // @ts-expect-error 'local' is not one of the values
   redisStore(client, { onStoreError: 'local' })
   // @ts-expect-error the option is called prefix
   redisStore(client, { keyPrefix: 'app' })

@@ -18,7 +18,7 @@ import {
 import Koa, { type Context, type Middleware, type Next, type ParameterizedContext } from 'koa'
 
 /*
- * Checked by tsc and never run: limits of single handlers, which stay of the type they were.
+ * Checked by tsc and never run: a limited handler keeps its type.
  */
 
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false
@@ -41,7 +41,7 @@ interface User {
 const inExpress = onExpress.limitRoute(options)
 const web = express()
 
-/** A handler that says what it takes comes out as it went in. */
+/** A handler with type annotations keeps its type. */
 export function handlersOfExpress() {
   const handler: RequestHandler<{ id: string }, User> = (req, res) => {
     res.json({ id: req.params.id, name: 'ann' })
@@ -60,7 +60,7 @@ export function handlersOfExpress() {
   express.Router().get('/users/:id', limited)
 }
 
-/** One that says nothing is told. */
+/** A handler without type annotations gets the types of Express. */
 export function handlersOfExpressThatStateNoTypes() {
   inExpress((req, res, next) => {
     same<typeof req.method, string>()
@@ -269,7 +269,7 @@ export function typedRoutesOfFastify() {
   )
 }
 
-/** In every hook whose functions are given a request, a reply and no more. */
+/** Works in every hook that gets a request, a reply and nothing else. */
 export function hooksOfFastify() {
   app.get('/', { onRequest: onFastify.limitRoute({ limit: 5, window: '1s' }) }, () => 'ok')
   app.get('/b', { preHandler: app.rateLimit({ limiter, throws: true }) }, () => 'ok')
@@ -282,13 +282,13 @@ export function hooksOfFastify() {
   })
   const limit: onFastify.RouteLimit = app.rateLimit(options)
   const own: onFastify.RouteLimitOptions = options
-  // @ts-expect-error given a payload as well
+  // @ts-expect-error this hook also gets a payload
   app.get('/e', { preParsing: limit }, () => 'ok')
-  // @ts-expect-error given a payload as well
+  // @ts-expect-error this hook also gets a payload
   app.get('/f', { onSend: limit }, () => 'ok')
-  // @ts-expect-error the map is read
+  // @ts-expect-error the map is read-only
   app.limiters.set('mine', limiter)
-  // @ts-expect-error given by the app
+  // @ts-expect-error set by the app
   app.limiters = new Map()
   return own
 }
@@ -356,7 +356,7 @@ export function handlersOfNodeThatStateNoTypes() {
     response.end(request.url)
   })
   createServer(limited)
-  // @ts-expect-error requests of HTTP/2 have a type of their own
+  // @ts-expect-error HTTP/2 requests have another type
   createHttp2Server(limited)
 }
 
@@ -392,15 +392,15 @@ export function names() {
  */
 
 export function badHandlers() {
-  // @ts-expect-error no function
+  // @ts-expect-error not a function
   inExpress(5)
-  // @ts-expect-error no function
+  // @ts-expect-error not a function
   inKoa('search')
-  // @ts-expect-error no function
+  // @ts-expect-error not a function
   inFastify({ search() {} })
-  // @ts-expect-error no function
+  // @ts-expect-error not a function
   inNode(undefined)
-  // @ts-expect-error a handler of errors, which would not be called with one
+  // @ts-expect-error an error handler, which Express would not call with an error
   inExpress((_error: unknown, _req: Request, _res: Response, _next: NextFunction) => {})
   // @ts-expect-error the handler of another framework
   inExpress((ctx: Context) => ctx.ip)
@@ -408,33 +408,33 @@ export function badHandlers() {
   inFastify((ctx: Context) => ctx.ip)
   // @ts-expect-error the handler of another framework
   inNode((request: FastifyRequest) => request.ip)
-  // @ts-expect-error a handler of three, and node:http gives two
+  // @ts-expect-error a handler with three parameters; node:http passes two
   inNode((_request: IncomingMessage, _response: ServerResponse, next: () => void) => next())
-  // @ts-expect-error a limit of a handler is no middleware
+  // @ts-expect-error limitRoute does not return a middleware
   web.use(inExpress)
-  // @ts-expect-error a limit of a handler is no middleware
+  // @ts-expect-error limitRoute does not return a middleware
   new Koa().use(inKoa)
-  // @ts-expect-error options where a handler belongs
+  // @ts-expect-error options instead of a handler
   web.get('/', onExpress.limitRoute(options), options)
 }
 
 export function badPlaces() {
-  // @ts-expect-error the plugin is no hook
+  // @ts-expect-error the plugin is not a hook
   app.get('/', { onRequest: onFastify.rateLimit }, () => 'ok')
-  // @ts-expect-error the plugin makes no hook
+  // @ts-expect-error the plugin does not return a hook
   app.get('/', { onRequest: onFastify.rateLimit(options) }, () => 'ok')
-  // @ts-expect-error options are no hook
+  // @ts-expect-error options are not a hook
   app.get('/', { onRequest: options }, () => 'ok')
-  // @ts-expect-error a limit is no plugin
+  // @ts-expect-error limitRoute does not return a plugin
   app.register(inFastify, {})
 }
 
 export class BadItems {
-  // @ts-expect-error a field is no method
+  // @ts-expect-error a field is not a method
   @inExpress
   items = 5
 
-  // @ts-expect-error a getter is no method
+  // @ts-expect-error a getter is not a method
   @inExpress
   get size(): number {
     return 5
@@ -462,9 +462,9 @@ export class BadItems {
 export function badOptions() {
   // @ts-expect-error no options
   onExpress.limitRoute()
-  // @ts-expect-error no door
+  // @ts-expect-error neither limit nor limiter nor policies
   onKoa.limitRoute({ name: 'search' })
-  // @ts-expect-error two doors
+  // @ts-expect-error a limit and a limiter
   onFastify.limitRoute({ limit: 5, window: '1m', limiter })
   // @ts-expect-error misspelt
   onNode.limitRoute({ limit: 5, window: '1m', onErrors: () => {} })
@@ -476,7 +476,7 @@ export function badOptions() {
   app.rateLimit({ limiter, hook: 'preHandler' })
   // @ts-expect-error a window without a unit
   onKoa.limitRoute({ limit: 5, window: '60' })
-  // @ts-expect-error the handler in place of the options
+  // @ts-expect-error the handler instead of the options
   onExpress.limitRoute((_req: Request, res: Response) => res.json([]))
   // @ts-expect-error the request of another framework
   onFastify.limitRoute({ limiter, key: (request: Request) => request.path })

@@ -26,7 +26,7 @@ import type {
  * An app with rate limits that does not depend on a framework. Each framework has a factory that builds it.
  */
 
-/** What the requests of every framework have in common; callbacks of limits are given one. */
+/** What requests of all frameworks have in common. Callbacks of limits receive one. */
 export interface AnyRequest {
   readonly headers: IncomingHttpHeaders
 }
@@ -67,18 +67,18 @@ export function inWordsOf<Args extends readonly unknown[]>(
   } as never
 }
 
-/** A rate, and what a limiter of that rate is made with. */
+/** A rate, and the options of a limiter of that rate. */
 export interface Rate extends LimiterOptions<SyncStore | AsyncStore | undefined> {
   readonly limit: number
   readonly window: Duration
-  /** In place of a token bucket of that rate, where the door takes a limiter. */
+  /** Used in place of a token bucket of that rate, if the limit is given as a limiter. */
   readonly algorithm?: Algorithm
 }
 
 /** A way to give a limit. */
 export interface Door {
   readonly name: string
-  /** Whether it is given a limiter, which has options of its own. */
+  /** Whether the limit is a limiter, which has its own options. */
   readonly takesLimiter: boolean
   readonly hasSeveralPolicies: boolean
   limitOf(rate: Rate, options?: Partial<Limit>): Limit
@@ -127,9 +127,9 @@ function limiterOf({ limit, window, algorithm = tokenBucket({ limit, window }), 
 export interface Passage {
   readonly req: IncomingMessage
   readonly res: ServerResponse
-  /** What the limiter has left where users of the framework look. */
+  /** The decision where users of the framework find it. */
   readonly decision: Decision | undefined
-  /** Sets a field as an app would, replacing what is there. */
+  /** Sets a header as an app would, replacing the old value. */
   setHeader(name: string, value: string | string[]): void
   /** Answers with JSON as an app would. */
   json(body: unknown): unknown
@@ -141,16 +141,16 @@ export interface App {
   readonly app?: readonly Limit[]
   readonly router?: readonly Limit[]
   readonly route?: readonly Limit[]
-  /** What happens to a request before any limiter sees it; the request goes on afterwards. */
+  /** Runs before any limiter; the request goes on afterwards. */
   readonly before?: (passage: Passage) => void
-  /** Answers a request that was let through; default `{"ok":true}`. */
+  /** Answers a granted request; default `{"ok":true}`. */
   readonly handler?: (passage: Passage) => unknown
 }
 
 export interface RunningServer {
   /** The address of the resource. */
   readonly url: string
-  /** What has reached the framework's error handler, in order. */
+  /** The errors that reached the framework's error handler, in order. */
   readonly errors: readonly unknown[]
   /** How often the handler has run. */
   readonly handled: number

@@ -14,7 +14,7 @@ import {
 } from './app.js'
 
 const require = createRequire(import.meta.url)
-/** Express 4 in the types of Express 5, whose part that is used here is the same. */
+/** Express 4 with the types of Express 5. The part used here is the same. */
 export const express4 = require('express4') as typeof express
 
 export const expressServers: readonly ServerFactory[] = [
@@ -52,7 +52,7 @@ function startExpress(framework: typeof express, plan: App): Promise<RunningServ
   return running(createServer(app), log)
 }
 
-/** Reports a second `next()`, which Express takes for the first of whatever comes next. */
+/** Reports a second `next()`, which Express would read as the first `next()` of the following handler. */
 function onceOnly(middleware: RequestHandler, log: Log): RequestHandler {
   return (req, res, next) => {
     let calls = 0

@@ -18,7 +18,7 @@ async function startFastify(plan: App): Promise<RunningServer> {
   const app = fastify()
   app.setErrorHandler((error, _request, reply) => {
     log.errors.push(error)
-    // On to Fastify's own answer.
+    // Fastify's default error handler answers.
     reply.send(error)
   })
   app.addHook('onRequest', (request, reply, next) => {
@@ -30,7 +30,7 @@ async function startFastify(plan: App): Promise<RunningServer> {
     async api => {
       await limited(api, plan.router)
       api.register(async context => {
-        // A limit in the config of a route replaces the others, and one in a context of the route's own adds to them.
+        // A limit in the config of a route replaces the others. A limit registered in a context of its own adds to them.
         const [own, ...others] = plan.route ?? []
         const alone = own !== undefined && [plan.app, plan.router, others].every(limits => !limits?.length)
         if (alone) await context.register(rateLimit, { limiter: () => null })

@@ -6,10 +6,10 @@ import { nodeServer } from './node.js'
 
 export type { AnyRequest, App, Limit, Passage, RunningServer, ServerFactory } from './app.js'
 
-/** The server on which all rows of all tables run: it has no framework, and starts fastest. */
+/** All rows of all tables run on this server, because it has no framework and starts fastest. */
 export const reference: ServerFactory = nodeServer
 
-/** Every framework, in every version we support, and none. A new adapter is one entry, and inherits the HTTP contract. */
+/** node:http and every supported version of every framework. A new adapter is one entry and runs the HTTP contract. */
 export const servers: readonly ServerFactory[] = [
   ...expressServers,
   ...koaServers,

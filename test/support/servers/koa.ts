@@ -15,7 +15,7 @@ import {
 } from './app.js'
 
 const require = createRequire(import.meta.url)
-/** Koa 2 in the types of Koa 3, whose part that is used here is the same. */
+/** Koa 2 with the types of Koa 3. The part used here is the same. */
 export const Koa2 = require('koa2') as typeof Koa
 
 export const koaServers: readonly ServerFactory[] = [
@@ -26,7 +26,7 @@ export const koaServers: readonly ServerFactory[] = [
 function startKoa(Framework: typeof Koa, plan: App): Promise<RunningServer> {
   const log = new Log()
   const app = new Framework()
-  // A listener of our own takes the place of Koa's, which prints. Koa itself reports a second `next()`.
+  // This listener replaces Koa's, which prints. Koa itself reports a second `next()`.
   app.on('error', error => log.errors.push(error))
   app.use((ctx, next) => {
     plan.before?.(koaPassage(ctx))

@@ -15,7 +15,7 @@ export const nodeServer: ServerFactory = { name: 'node', start: startNode }
 
 type Handler = (request: LimitedMessage, response: ServerResponse) => void
 
-/** Without a framework limits are put around a handler: those of the app around those of the router and the route. */
+/** Limits wrap the handler: those of the app wrap those of the router, which wrap those of the route. */
 function startNode(plan: App): Promise<RunningServer> {
   const log = new Log()
   const fail = (error: unknown, response: ServerResponse) => {
