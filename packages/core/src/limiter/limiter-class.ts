@@ -13,8 +13,9 @@ import type { AcquireOptions, Limiter, ReserveOptions, WaitOptions } from './lim
 import { LIMITER, LIMITER_VERSION } from './limiter-mark.js'
 import { isRateLimited } from './rate-limited-error.js'
 import { type Reservation, reservationOf } from './reservation.js'
+import type { Room, SharedWaitHooks } from './room.js'
 import type { LimiterStats } from './stats.js'
-import { type Room, type SharedWaitHooks, WaitingRoom } from './waiting-room.js'
+import { WaitingRoom } from './waiting-room.js'
 
 /** What a limiter has to know of its algorithm; the store applies the algorithm itself. */
 export type AlgorithmInfo = Pick<Algorithm, 'name' | 'policy' | 'bookable'>

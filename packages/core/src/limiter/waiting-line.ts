@@ -6,7 +6,7 @@ import { ignoreRejection, isPromise } from '../shared/maybe-promise.js'
 import { isBlocked } from '../store/blocked.js'
 import type { Booked, Ledger } from '../store/store.js'
 import { RateLimitedError } from './rate-limited-error.js'
-import type { SharedWaitHooks } from './waiting-room.js'
+import type { SharedWaitHooks } from './room.js'
 
 /*
  * The waiting calls of a key form one line in this process, first come, first served.
