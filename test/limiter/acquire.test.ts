@@ -109,7 +109,7 @@ describe.each(KINDS)('acquire, $kind', ({ make }) => {
     await expect(refusal).rejects.toMatchObject({
       code: 'SLUICE_RATE_LIMITED',
       limiter: 'test',
-      message: "limiter 'test' refused: the wait would exceed maxWait",
+      message: "limiter 'test' refused: the wait exceeds maxWait",
       decision: { allowed: false, waitMs: 1000 },
     })
     expect(JSON.stringify(await limiter.peek('key'))).toBe(before)

@@ -4,7 +4,7 @@ import type { Clock } from '../shared/clock.js'
 import { type Duration, spanToUs, waitToUs } from '../shared/duration.js'
 import { coded, invalid } from '../shared/errors.js'
 import { type Answer, andThen } from '../shared/maybe-promise.js'
-import { checkCost, checkKey, checkOptions, having, isRecord, wholeNumber } from '../shared/validate.js'
+import { checkCost, checkKey, checkOptions, having, wholeNumber } from '../shared/validate.js'
 import { warnOnce } from '../shared/warnings.js'
 import type { Booked, Ledger } from '../store/store.js'
 import { noAnswer } from '../store/store-error.js'
@@ -13,8 +13,8 @@ import type { AcquireOptions, Limiter, ReserveOptions, WaitOptions } from './lim
 import { LIMITER, LIMITER_VERSION } from './limiter-mark.js'
 import { isRateLimited } from './rate-limited-error.js'
 import { type Reservation, reservationOf } from './reservation.js'
+import type { Room, SharedWaitHooks } from './room.js'
 import type { LimiterStats } from './stats.js'
-import type { Room, SharedWaitHooks } from './waiting-line.js'
 import { WaitingRoom } from './waiting-room.js'
 
 /** What a limiter has to know of its algorithm; the store applies the algorithm itself. */
@@ -153,14 +153,15 @@ export class LedgerLimiter<Async extends boolean> implements Limiter<Async> {
   }
 
   stats(): LimiterStats {
+    const { keys, forgotten } = this.ledger
     let waiting = this.waitingRoom.occupied
     for (const { occupied } of this.sharedRooms) waiting += occupied
     return {
       name: this.name,
       ...this.#counts,
       waiting,
-      keys: this.ledger.keys,
-      forgotten: this.ledger.forgotten,
+      keys,
+      forgotten,
     }
   }
 
@@ -261,7 +262,8 @@ const WAIT_OPTIONS = ['cost', 'maxWait', 'signal', 'unref']
 /** The cost of a call, once its options are checked: a misspelt one would be a cost of 1, or a wait without an end. */
 function costOf(options: AcquireOptions | undefined, known: readonly string[]): number {
   if (options === undefined) return 1
-  if (!isRecord(options)) throw invalid(TypeError, 'options', 'an object such as { cost: 5 }', options)
+  if (typeof options !== 'object' || options === null)
+    throw invalid(TypeError, 'options', 'an object such as { cost: 5 }', options)
   for (const name in options) if (!known.includes(name)) checkOptions('limiter', options, known)
   return options.cost === undefined ? 1 : checkCost(options.cost)
 }
@@ -273,14 +275,14 @@ export function checkDecision(decision: Decision | undefined): void {
 
 /** Checks an algorithm, and emits its warning. */
 export function checkAlgorithm(algorithm: unknown): void {
-  having('step', 'algorithm', algorithm, 'an algorithm such as tokenBucket(options)')
+  having('step', 'algorithm', algorithm, 'an algorithm such as tokenBucket()')
   const { warning } = algorithm as Algorithm
   if (warning !== undefined) warnOnce(warning.code, warning.text)
 }
 
 function notBookable({ name }: AlgorithmInfo): Error {
   return coded(
-    new TypeError(`reserve: ${name} cannot book permits ahead; use acquire, or maxWait: 0`),
+    new TypeError(`reserve: ${name} cannot book ahead; use acquire, or maxWait: 0`),
     'SLUICE_NOT_BOOKABLE',
     'reserve',
   )

@@ -6,6 +6,7 @@ import { ignoreRejection, isPromise } from '../shared/maybe-promise.js'
 import { isBlocked } from '../store/blocked.js'
 import type { Booked, Ledger } from '../store/store.js'
 import { RateLimitedError } from './rate-limited-error.js'
+import type { SharedWaitHooks } from './room.js'
 
 /*
  * The waiting calls of a key form one line in this process, first come, first served.
@@ -17,23 +18,6 @@ import { RateLimitedError } from './rate-limited-error.js'
  *
  * A line has at most one alarm, and none when it is empty.
  */
-
-/** What other limiters may do with a room. */
-export interface Room {
-  readonly occupied: number
-  rebook(): void
-  close(): void
-}
-
-/** How a combination tells its members that calls wait for them. */
-export interface SharedWaitHooks {
-  /** Called when the first call comes to wait, and when the last one has left. */
-  onOccupied(room: Room, isOccupied: boolean): void
-  /** Called when a call joins or leaves the line of a key. */
-  onStanding(key: string, change: 1 | -1): void
-  /** Whether too many calls wait for the key in other rooms. */
-  isCrowded(key: string): boolean
-}
 
 /** What waiting needs of a limiter. */
 export interface WaitingHost<Async extends boolean> extends Partial<SharedWaitHooks> {
@@ -62,7 +46,6 @@ interface LineOwner<Async extends boolean> {
   readonly host: WaitingHost<Async>
   readonly occupied: number
   readonly closed: boolean
-  checkOpen(signal: AbortSignal | undefined): void
   occupy(change: number): void
   forget(key: string, line: Line<Async>): void
 }
@@ -182,7 +165,8 @@ export class Line<Async extends boolean> {
     if (waiter.signal?.aborted || this.#room.closed) {
       // No call waits for the answer; the store reports its failures itself.
       if (booking !== undefined) ignoreRejection(this.#host.ledger.refund(this.#key, booking))
-      this.#room.checkOpen(waiter.signal)
+      waiter.signal?.throwIfAborted()
+      throw closedError(this.#host.name)
     } else if (decision.allowed && decision.waitUs === 0 && !standsBehind) {
       waiter.resolve({ decision, booking })
     } else if (isFull || !this.#mayWait(waiter, decision)) {
@@ -292,11 +276,9 @@ export class Line<Async extends boolean> {
   /** Serves the waiters whose instant has come. */
   *#serveDue(): Steps {
     const nowUs = this.#host.clock.nowUs()
-    for (
-      let first = this.#first();
-      first !== undefined && !first.gone && first.atUs <= nowUs;
-      first = this.#first()
-    ) {
+    for (;;) {
+      const first = this.#first()
+      if (first === undefined || first.gone || first.atUs > nowUs) return
       const figures = (yield this.#host.ledger.decide(this.#key, 0, 0, false)) as Decision
       if (first.gone) return
       this.#removeFirst(first)
@@ -306,9 +288,10 @@ export class Line<Async extends boolean> {
 
   /** Asks the store again for the first waiter, if it is time; refuses the waiters whose deadline has come. */
   *#askAgain(): Steps {
-    for (let first = this.#first(); first !== undefined && !first.gone; first = this.#first()) {
+    for (;;) {
+      const first = this.#first()
       const nowUs = this.#host.clock.nowUs()
-      if (first.atUs > nowUs) break
+      if (first === undefined || first.gone || first.atUs > nowUs) break
       const { decision, booking } = (yield this.#host.ledger.book(this.#key, first.cost, 0)) as Booked
       if (first.gone) {
         // The waiter has left meanwhile; the next move gives its booking back.
@@ -390,7 +373,7 @@ export class Line<Async extends boolean> {
 
   #refused(decision: Decision, isFull: boolean): RateLimitedError {
     const { waitUs } = decision
-    const tooLong = waitUs === Infinity ? 'the cost can never be granted' : 'the wait would exceed maxWait'
+    const tooLong = waitUs === Infinity ? 'the cost can never be granted' : 'the wait exceeds maxWait'
     const reason = isFull
       ? 'too many calls are waiting'
       : isBlocked(decision)

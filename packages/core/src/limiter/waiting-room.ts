@@ -1,7 +1,8 @@
 import type { Decision } from '../algorithms/decision.js'
 import { andThen } from '../shared/maybe-promise.js'
 import type { Booked } from '../store/store.js'
-import { type Ask, closedError, Line, type Room, type WaitingHost } from './waiting-line.js'
+import type { Room } from './room.js'
+import { type Ask, closedError, Line, type WaitingHost } from './waiting-line.js'
 
 /** The waiting calls of a limiter: a line for each key. */
 export class WaitingRoom<Async extends boolean> implements Room {
@@ -17,7 +18,8 @@ export class WaitingRoom<Async extends boolean> implements Room {
 
   /** Resolves when the permits are available, to the decision and its booking. Throws if a call cannot wait any more. */
   acquire(key: string, ask: Ask): Promise<Booked> {
-    this.checkOpen(ask.signal)
+    ask.signal?.throwIfAborted()
+    if (this.closed) throw closedError(this.host.name)
     if (ask.cost === 0)
       return Promise.resolve(
         andThen(this.host.ledger.decide(key, 0, 0, false), (decision: Decision) => ({ decision })),
@@ -25,12 +27,6 @@ export class WaitingRoom<Async extends boolean> implements Room {
     const line = this.#lines.get(key) ?? new Line(key, this)
     this.#lines.set(key, line)
     return line.acquire(ask)
-  }
-
-  /** Throws if the signal is aborted or the room is closed. */
-  checkOpen(signal: AbortSignal | undefined): void {
-    signal?.throwIfAborted()
-    if (this.closed) throw closedError(this.host.name)
   }
 
   /** Ends every wait, and rejects later calls. */

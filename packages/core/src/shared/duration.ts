@@ -33,7 +33,7 @@ export function spanToUs(option: string, duration: unknown): number {
   const us = Math.round(ms * 1000)
   const exact = Math.abs(ms * 1000 - us) <= us * Number.EPSILON * 4
   if (us < 1 || us > MAX_SPAN_US || !exact)
-    throw invalid(RangeError, option, 'whole microseconds, up to 200 years', duration)
+    throw invalid(RangeError, option, 'a duration of whole microseconds, 1 us to 200 years', duration)
   return us
 }
 

@@ -13,7 +13,7 @@ export function openLedger<Async extends boolean>(store: Store<Async>, spec: Led
   throw invalid(TypeError, 'store', EXPECTED, ledger)
 }
 
-const EXPECTED = 'a store whose open() returns a ledger (guarded if async)'
+const EXPECTED = 'a store whose open() returns a ledger, guarded if async'
 
 function opened<Async extends boolean>(store: Store<Async>, spec: LedgerSpec): Ledger<Async> {
   try {
@@ -21,6 +21,6 @@ function opened<Async extends boolean>(store: Store<Async>, spec: LedgerSpec): L
   } catch (error) {
     // What is wrong with the limiter, such as its name, is no failure of the store.
     if (String((error as { code?: unknown } | null | undefined)?.code).startsWith('SLUICE_')) throw error
-    throw coded(new Error('store: open() has failed', { cause: error }), 'SLUICE_STORE_ERROR', 'store')
+    throw coded(new Error('store: open() failed', { cause: error }), 'SLUICE_STORE_ERROR', 'store')
   }
 }

@@ -1,5 +1,5 @@
 import type { LedgerLimiter } from '../limiter-class.js'
-import type { SharedWaitHooks } from '../waiting-line.js'
+import type { SharedWaitHooks } from '../room.js'
 import type { JointAsk } from './decide-all.js'
 
 /** How many calls wait for a limiter together with others. */

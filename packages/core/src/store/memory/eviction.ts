@@ -44,13 +44,13 @@ export function warnOfEviction({ load, passesInUs }: Candidate, maxKeys: number)
     warnOnce(
       'SLUICE_FORGOT_REFUSED_KEY',
       () =>
-        `A full memoryStore (maxKeys ${maxKeys}) forgot a key that was being refused. ` +
+        `A full memoryStore (maxKeys ${maxKeys}) forgot a refused key. ` +
         "Raise maxKeys, or set onFull: 'refuse'.",
     )
   else if (load > 0)
     warnOnce(
       'SLUICE_FORGOT_KEY',
-      () => `A full memoryStore (maxKeys ${maxKeys}) forgot a key that was in use. Raise maxKeys.`,
+      () => `A full memoryStore (maxKeys ${maxKeys}) forgot a key in use. Raise maxKeys.`,
     )
 }
 
