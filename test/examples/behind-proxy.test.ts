@@ -5,7 +5,7 @@ import { serverOf } from './server-of.js'
 const withServer = serverOf('behind-proxy')
 const LIMIT_OF_ONE = { LIMIT: '1' }
 
-/** Asks as one proxy in front of ours would, or as a client that pretends to be one. */
+/** Sends a request as another proxy in front of ours would, or as a client that pretends to be a proxy. */
 async function statusFor(url: string, forwardedFor?: string, localAddress = '127.0.0.1'): Promise<number> {
   const headers: IncomingHttpHeaders = forwardedFor === undefined ? {} : { 'X-Forwarded-For': forwardedFor }
   return new Promise((resolve, reject) => {
@@ -16,7 +16,7 @@ async function statusFor(url: string, forwardedFor?: string, localAddress = '127
   })
 }
 
-test('clients are told apart by the word of the proxies', async () => {
+test('each client has its own limit, by the address that the proxy forwards', async () => {
   await withServer(async url => {
     for (const client of ['203.0.113.1', '203.0.113.2', '2001:db8::1', '2001:db8:1::1', undefined]) {
       expect(await statusFor(url, client)).toBe(200)
@@ -25,7 +25,7 @@ test('clients are told apart by the word of the proxies', async () => {
   }, LIMIT_OF_ONE)
 })
 
-test('what a client has put into the header itself does not help', async () => {
+test('a client gets no more requests with a forged X-Forwarded-For', async () => {
   await withServer(async url => {
     expect(await statusFor(url, '203.0.113.1')).toBe(200)
     for (const forged of [
@@ -37,12 +37,12 @@ test('what a client has put into the header itself does not help', async () => {
       '203.0.113.99, 127.0.0.1',
     ])
       expect(await statusFor(url, `${forged}, 203.0.113.1`)).toBe(429)
-    // Nor is anybody charged for what was done in his name.
+    // A forged address is not charged.
     expect(await statusFor(url, '203.0.113.99')).toBe(200)
   }, LIMIT_OF_ONE)
 })
 
-test('a network is denied, and the address in it that monitors is not limited', async () => {
+test('a denied network is refused, except for an allowed address in it', async () => {
   await withServer(async url => {
     for (const client of ['198.51.100.1', '198.51.100.255', '203.0.113.1, 198.51.100.6'])
       expect(await statusFor(url, client)).toBe(429)
@@ -52,7 +52,7 @@ test('a network is denied, and the address in it that monitors is not limited', 
   }, LIMIT_OF_ONE)
 })
 
-test('who is denied is not told to come back', async () => {
+test('a denied client gets neither Retry-After nor RateLimit headers', async () => {
   await withServer(async url => {
     const answer = await fetch(url, { headers: { 'X-Forwarded-For': '198.51.100.1' } })
     expect(answer.status).toBe(429)
@@ -61,9 +61,9 @@ test('who is denied is not told to come back', async () => {
   })
 })
 
-// Elsewhere the loopback interface has one address only.
-describe.runIf(process.platform === 'linux')('with clients of other addresses than the proxy', () => {
-  test('they are told apart, and their own headers do not help', async () => {
+// Other systems have only one loopback address.
+describe.runIf(process.platform === 'linux')('clients with other addresses than the proxy', () => {
+  test('have a limit each and cannot forge X-Forwarded-For', async () => {
     await withServer(async url => {
       expect(await statusFor(url, undefined, '127.0.0.2')).toBe(200)
       expect(await statusFor(url, undefined, '127.0.0.2')).toBe(429)

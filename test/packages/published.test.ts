@@ -7,21 +7,21 @@ import { describe, expect, inject, test } from 'vitest'
 import { run } from '../support/process.js'
 
 /*
- * The tarballs of the packages, looked at by the tools that package authors use.
+ * Checks the tarballs of the packages with publint and arethetypeswrong.
  */
 
 const { consumer, tarballs } = inject('installed')
-/** Ways to find modules that an ES module is not for; `require` takes it, and types.test.ts checks the types there. */
+/** Problems that are ignored: `require` can load an ES module, and types.test.ts checks its types. */
 const OTHER_WAYS = ['node10', 'node16-cjs']
 
 describe.each(Object.entries(tarballs))('the published %s', (name, tarball) => {
-  test('has no problem that publint reports', async () => {
+  test('has no problems by publint', async () => {
     const { buffer } = new Uint8Array(await readFile(tarball))
     const { messages, pkg } = await publint({ pack: { tarball: buffer }, level: 'warning', strict: true })
     expect(messages.map(message => formatMessage(message, pkg ?? {}))).toEqual([])
   })
 
-  test('has types that arethetypeswrong resolves', async () => {
+  test('has types that resolve, by arethetypeswrong', async () => {
     const checked = await checkPackage(createPackageFromTarballData(await readFile(tarball)))
     if (checked.types === false) throw new Error('there are no types')
     const isOurs = (problem: object) =>
@@ -29,7 +29,7 @@ describe.each(Object.entries(tarballs))('the published %s', (name, tarball) => {
     expect(checked.problems.filter(isOurs)).toEqual([])
   })
 
-  test('has a licence, and neither build state nor a version that only the workspace knows', async () => {
+  test('has a licence, no build state and no workspace version', async () => {
     const files = await run('tar', ['-tzf', tarball], consumer)
     expect(files).toMatch(/package\/LICENSE/)
     expect(files).not.toMatch(/tsbuildinfo/)
