@@ -1,7 +1,7 @@
 const CORE = ['@sluice/core']
 
 /**
- * What each entry point may weigh, minified and gzipped. What is not imported costs nothing, so each is measured by itself.
+ * The largest allowed size of each entry point, minified and gzipped. Each is measured separately with its imports.
  *
  * @type {readonly { name: string, contents: string, external?: readonly string[], bytes: number }[]}
  */

@@ -24,10 +24,10 @@ interface RedissonStep extends Step {
 function isReplayable({ steps }: Case): boolean {
   const [first, ...others] = steps as readonly RedissonStep[]
   const setsRate = first?.op === 'trySetRate' && first.args.type === 'OVERALL' && first.result === true
-  return setsRate && !('keepAliveTime' in first.args) && others.every(asks)
+  return setsRate && !('keepAliveTime' in first.args) && others.every(isSupported)
 }
 
-function asks({ op, args }: Step): boolean {
+function isSupported({ op, args }: Step): boolean {
   return op === 'availablePermits' || (op === 'tryAcquire' && !('timeout' in args))
 }
 

@@ -88,5 +88,5 @@ export function near(ours: number, theirs: number, tolerance: number): number {
 }
 
 export function unknownOp({ op }: Step): Error {
-  return new Error(`Nobody has said how to replay the operation ${op}.`)
+  return new Error(`The operation ${op} cannot be replayed yet.`)
 }
