@@ -10,14 +10,14 @@ import {
 } from '@sluice/core'
 
 /**
- * Every algorithm at the same rate, the one of the floor too.
+ * Every algorithm at the same rate as the floor.
  *
  * @satisfies {Record<string, (rate: { limit: number, window: import('@sluice/core').Duration }) => import('@sluice/core').Algorithm>}
  */
 export const ALGORITHMS = {
   tokenBucket,
   slidingWindow,
-  // Room for a million keys.
+  // Space for a million keys.
   slidingLog: rate => slidingLog({ ...rate, maxBytes: 2 ** 30 }),
   fixedWindow,
   leakyBucket: rate => leakyBucket({ ...rate, capacity: rate.limit }),

@@ -2,7 +2,7 @@ import { gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
 
 /**
- * What a user's bundler makes of an entry point: one minified file.
+ * Bundles an entry point as a user's bundler would, into one minified file.
  *
  * @param {string} contents the module to bundle
  * @param {{ platform?: 'node' | 'browser', external?: readonly string[], format?: 'esm' | 'iife' }} [options]

@@ -1,5 +1,5 @@
-// The cost of one decision against the floor. Each case runs in a process of its own, so that none inherits what the
-// compiler has learnt from another.
+// Compares the cost of one decision with the floor. Each case runs in its own process, so that the optimizations of one
+// case do not affect another.
 import { spawnSync } from 'node:child_process'
 import { createLimiter, memoryStore, slidingLog } from '@sluice/core'
 import { ALGORITHMS } from './algorithms.js'
@@ -63,7 +63,7 @@ function printTables() {
 }
 
 /**
- * What a case measures in a process of its own.
+ * Measures one case in its own process.
  *
  * @param {string} chosen
  * @param {string} name
@@ -80,7 +80,7 @@ function measured(chosen, name, rounds) {
   return JSON.parse(stdout)
 }
 
-/** Random keys out of `count` that are all known, 1 million decisions a round. @param {number} count */
+/** Random keys out of `count` stored keys, 1 million decisions per round. @param {number} count */
 function existingKeys(count) {
   return (/** @type {Name} */ name, /** @type {number} */ rounds) => {
     const keys = Array.from({ length: count }, (_, index) => `user:${index}`)
@@ -110,7 +110,7 @@ function existingKeys(count) {
   }
 }
 
-/** Keys never seen before, at a store that is full. @param {number} maxKeys */
+/** New keys on a full store. @param {number} maxKeys */
 function newKeys(maxKeys) {
   return (/** @type {Name} */ name, /** @type {number} */ rounds) => {
     const floor = new Floor(LIMIT, 60_000, maxKeys)
@@ -143,7 +143,7 @@ function newKeys(maxKeys) {
   }
 }
 
-/** One key whose log is full, asked whenever its oldest permit expires. @param {Name} _name @param {number} rounds */
+/** One key with a full log, requested whenever its oldest grant expires. @param {Name} _name @param {number} rounds */
 function steadyLog(_name, rounds) {
   return medians({ few: fullLog(100), many: fullLog(200_000) }, rounds)
 }

@@ -1,9 +1,9 @@
-// What events cost: decisions where the module for them is missing, where nobody listens, and where somebody does. Each
-// case runs in processes of its own, in turn.
+// The cost of events: decisions without the module for channels, without a subscriber, and with a subscriber. Each
+// case runs in its own processes, in turn.
 import { spawnSync } from 'node:child_process'
 import { medians, table } from './rounds.js'
 
-const CASES = ['without channels', 'nobody listens', 'somebody listens']
+const CASES = ['without channels', 'no subscriber', 'one subscriber']
 const ROUNDS = 7
 
 const chosen = process.argv[2]
@@ -31,7 +31,7 @@ function measuredApart(name) {
 async function measure(name) {
   if (name === 'without channels') Object.assign(process, { getBuiltinModule: undefined })
   const { createLimiter, tokenBucket } = await import('@sluice/core')
-  if (name === 'somebody listens') {
+  if (name === 'one subscriber') {
     const { subscribe } = await import('node:diagnostics_channel')
     subscribe('sluice:decision', () => {})
   }

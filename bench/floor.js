@@ -1,11 +1,11 @@
 /**
- * The least a limiter can do: a fixed window in a Map of `{ count, reset }`, by the wall clock. When `maxKeys` is
+ * The simplest possible limiter: a fixed window in a Map of `{ count, reset }`, by the system clock. When `maxKeys` is
  * reached, the oldest key makes room for a new one.
  */
 export class Floor {
   /** @type {Map<string, { count: number, reset: number }>} */
   map = new Map()
-  /** The keys in the order in which they came, as a ring. @type {string[]} */
+  /** The keys in order of insertion, as a ring. @type {string[]} */
   order = []
   oldest = 0
 

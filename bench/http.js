@@ -1,5 +1,5 @@
-// Requests per second of a framework as it is, with a middleware that writes two constant headers, and with Sluice. The
-// server and the load are processes of their own, on loopback, and a round is a few seconds.
+// Requests per second of a bare framework, with a middleware that writes two constant headers, and with Sluice. The
+// server and the load generator are separate processes on loopback, and a round takes a few seconds.
 import { execFile, fork, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { createRequire } from 'node:module'
@@ -14,13 +14,13 @@ const ROUNDS = 11
 const WARM_UP_SECONDS = 1
 const SECONDS = 2
 const CONNECTIONS = 50
-// Server and load each on a core of their own, where the system can do that: far less noise on two cores.
+// Pins the server and the load generator to a core each if the system can, for much less noise.
 const PINS = availableParallelism() > 1 && spawnSync('taskset', ['-V']).status === 0
 const autocannon = createRequire(import.meta.url).resolve('autocannon')
 
 table([['framework', 'bare', 'two headers', 'sluice', 'sluice / two', 'goal']])
 for (const framework of FRAMEWORKS) {
-  /** Server CPU of each round in microseconds a request, which other processes disturb less than the rate. */
+  /** Server CPU time of each round in microseconds per request. Other processes affect it less than the rate. */
   const cpu = /** @type {Record<'bare' | 'headers' | 'sluice', number[]>} */ ({
     bare: [],
     headers: [],
@@ -28,7 +28,7 @@ for (const framework of FRAMEWORKS) {
   })
   /** @param {keyof typeof cpu} variant */
   const round = async variant => {
-    // A new process each time: two processes of one program differ by some percent, and stay different.
+    // A new process each time, because two processes of one program differ by a few percent for their whole run.
     const server = await serve(framework, variant)
     await load(server.url, WARM_UP_SECONDS)
     const startUs = await server.cpuUs()
@@ -71,7 +71,7 @@ async function serve(framework, variant) {
   return {
     url: `http://127.0.0.1:${port}/`,
     stop: () => child.kill(),
-    /** CPU time the server has used, in microseconds. */
+    /** The CPU time used by the server, in microseconds. */
     async cpuUs() {
       child.send('cpu')
       const [us] = await once(child, 'message')

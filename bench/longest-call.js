@@ -1,4 +1,4 @@
-// The longest single call while a store grows to its bound and while its keys expire, garbage collection included.
+// The longest single call while a store grows to maxKeys and while its keys expire, including garbage collection.
 import { createLimiter, memoryStore, slidingLog, tokenBucket } from '@sluice/core'
 import { median, table } from './rounds.js'
 
@@ -35,7 +35,7 @@ function longestCalls(maxKeys) {
   return [growing, atBound, expiring]
 }
 
-/** One key whose permits expire all at once, so that the next grant drops them. @param {number} permits */
+/** One key whose grants expire all at once, so that the next grant drops them. @param {number} permits */
 function longestCallsOfLog(permits) {
   let nowUs = 1_700_000_000_000_000
   const limiter = createLimiter(slidingLog({ limit: permits, window: '1m' }), {

@@ -1,4 +1,4 @@
-// Bytes per key at 1,000,000 keys: heapUsed + arrayBuffers, without the text of the keys.
+// Bytes per key at 1,000,000 keys: heapUsed + arrayBuffers, without the key strings.
 import { createLimiter, memoryStore } from '@sluice/core'
 import { ALGORITHMS } from './algorithms.js'
 import { Floor } from './floor.js'
@@ -9,7 +9,7 @@ const GOALS = new Map([
   ['tokenBucket', '<= 0.8'],
   ['slidingWindow', '<= 2.7'],
 ])
-// Short enough that the store needs no copy of its own, so that both hold the same texts.
+// Short enough that the store does not copy the keys, so that both use the same strings.
 const keys = Array.from({ length: COUNT }, (_, index) => `user:${index}`)
 
 const floor = bytesPerKey(() => {
@@ -34,7 +34,7 @@ function bytesPerKey(fill) {
   const before = used()
   const holder = fill()
   const bytes = (used() - before) / COUNT
-  // Keeps the holder alive until here.
+  // Prevents garbage collection of the holder until here.
   if (Object.keys(holder).length < 0) throw new Error('unreachable')
   return bytes
 }

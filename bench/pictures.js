@@ -1,4 +1,4 @@
-// Draws what each algorithm grants over time, from real runs on a clock of its own: npm run pictures [-- --write]
+// Draws what each algorithm grants over time, from real runs on a manual clock: npm run pictures [-- --write]
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
@@ -22,7 +22,7 @@ const STEADY = {
   smoothWarmingUp: smoothWarmingUp({ ...RATE, warmup: '1s' }),
   leakyBucket: leakyBucket({ ...RATE, capacity: 10 }),
 }
-/** Permits come back with the end of a window. */
+/** Permits come back at the end of a window. */
 const WINDOWED = {
   fixedWindow: fixedWindow(RATE),
   cycle: cycle({ limit: RATE.limit, period: RATE.window }),
@@ -34,7 +34,7 @@ const ASKS_EVERY_MS = 10
 const COLUMN_MS = 100
 const COLUMNS_PER_SECOND = 1000 / COLUMN_MS
 const COLUMNS = 60
-// Without the full block, so that the bars of two lines do not touch.
+// Without the full block character, so that the bars of two lines do not touch.
 const HEIGHTS = '▁▂▃▄▅▆▇'
 const LABEL_WIDTH = 17
 const START = '<!-- pictures -->'
@@ -48,7 +48,7 @@ if (process.argv[1] === import.meta.filename) {
   console.log(pictures())
 }
 
-/** What each algorithm grants to the same client, as Markdown. */
+/** The permits that each algorithm grants to the same client, as Markdown. */
 export function pictures() {
   return [
     `One client asks every ${ASKS_EVERY_MS} ms, rests, asks once, and asks every ${ASKS_EVERY_MS} ms again. Each row shows the permits that an`,
@@ -65,7 +65,7 @@ export function pictures() {
   ].join('\n')
 }
 
-/** The page with today's pictures between its two comments. @param {string} page */
+/** The page with new pictures between its two comments. @param {string} page */
 export function withPictures(page) {
   const from = page.indexOf(START)
   const to = page.indexOf(END, from)
@@ -73,7 +73,7 @@ export function withPictures(page) {
   return `${page.slice(0, from)}${START}\n${pictures()}\n${page.slice(to)}`
 }
 
-/** All the time at first; after a rest once, and all the time again shortly before that is a second ago. */
+/** Constant requests, a pause with one request in it, and constant requests again less than a second after that one. */
 function asks() {
   const times = []
   for (let ms = 0; ms < COLUMNS * COLUMN_MS; ms += ASKS_EVERY_MS)
@@ -81,7 +81,7 @@ function asks() {
   return times
 }
 
-/** Permits per column, counted when their holder may act. @param {import('@sluice/core').Algorithm} algorithm */
+/** Permits per column, counted when the request may act. @param {import('@sluice/core').Algorithm} algorithm */
 function grants(algorithm) {
   const clock = manualClock()
   const startMs = clock.nowMs

@@ -1,5 +1,5 @@
 /**
- * Runs contenders in turn, round after round, so that whatever the machine does meanwhile hits all of them alike.
+ * Runs contenders in turn, round after round, so that other load on the machine affects all of them equally.
  *
  * @template {string} Name
  * @param {Record<Name, () => number | Promise<number>>} contenders each returns what it measured
@@ -11,7 +11,7 @@ export async function medians(contenders, count) {
   /** @type {Map<Name, number[]>} */
   const results = new Map(names.map(name => [name, []]))
   for (let round = 0; round <= count; round++) {
-    // Every round starts with another one, so that none always follows the same.
+    // Every round starts with another contender, so that no contender always runs after the same one.
     for (const turn of names.keys()) {
       const name = /** @type {Name} */ (names[(turn + round) % names.length])
       const result = await contenders[name]()

@@ -1,4 +1,4 @@
-// Runs the benchmarks one after the other, each in a process of its own: npm run bench [-- name ...]
+// Runs the benchmarks one after the other, each in its own process: npm run bench [-- name ...]
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'

@@ -1,4 +1,4 @@
-// What each entry point weighs in a bundle, minified and gzipped, beside its budget.
+// The size of each entry point in a bundle, minified and gzipped, and its budget.
 import { bundle, gzipBytes } from './bundle.js'
 import { table } from './rounds.js'
 import { BUDGETS } from './size-budgets.js'

@@ -1,11 +1,11 @@
-// The cost of waiting: 1 to 100,000 waiters in one line, from acquire to grant, and of one in the middle who leaves.
+// The cost of waiting: 1 to 100,000 waiters in one queue, from acquire to grant, and of aborting one in the middle.
 import { createLimiter, tokenBucket } from '@sluice/core'
 import { manualClock } from '@sluice/core/testing'
 import { median, table } from './rounds.js'
 
 const RUNS = 5
 
-table([['waiters in one line', 'join us each', 'grant us each', 'one leaves ms']])
+table([['waiters in one queue', 'acquire us each', 'grant us each', 'abort one ms']])
 for (const count of [1, 10, 100, 1000, 10_000, 100_000]) {
   /** @type {number[][]} */
   const runs = []

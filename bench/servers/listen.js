@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 
 /**
- * Serves on a free port, tells the parent process which, and answers it with the CPU time used, in microseconds.
+ * Serves on a free port, sends the port to the parent process, and answers messages with the CPU time in microseconds.
  *
  * @param {import('node:http').RequestListener} listener
  */

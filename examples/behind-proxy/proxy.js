@@ -1,8 +1,8 @@
-// A reverse proxy as small as can be, in place of nginx or a load balancer: it appends who called to X-Forwarded-For.
+// A minimal reverse proxy in place of nginx or a load balancer. It appends the client's address to X-Forwarded-For.
 import { createServer, request } from 'node:http'
 import { pipeline } from 'node:stream'
 
-/** @param {number} port of the app, on this machine */
+/** @param {number} port of the app on this machine */
 export function createProxy(port) {
   return createServer((incoming, outgoing) => {
     const { method, url, headers, socket } = incoming

@@ -6,10 +6,10 @@ import { createProxy } from './proxy.js'
 const limit = limitRoute({
   limit: Number(process.env.LIMIT ?? 100),
   window: '1m',
-  // The proxies that are ours. X-Forwarded-For is read from the right for as long as it was one of them who wrote it: what a
-  // client has put there stands further to the left, and is not believed.
+  // Our proxies. X-Forwarded-For is read from right to left. The first address that is not one of our proxies is the
+  // client. Addresses further to the left may be forged by the client, so they are ignored.
   trustedProxies: ['127.0.0.1'],
-  // A network we have trouble with, all of it but our own monitoring: the longer prefix decides.
+  // Denies a whole network, except for our monitoring: the longer prefix wins.
   deny: ['198.51.100.0/24'],
   allow: ['198.51.100.7'],
 })

@@ -4,10 +4,10 @@ import Fastify from 'fastify'
 
 const app = Fastify()
 
-// Every client: LIMIT requests at once, then LIMIT a minute.
+// Each client gets LIMIT requests at once, then LIMIT per minute.
 await app.register(rateLimit, { limit: Number(process.env.LIMIT ?? 100), window: '1m' })
 
-// A limiter of your own, for one route: one report a second for everybody, and a short wait is waited out.
+// A separate limiter for one route: one report per second for all clients together. A request may wait a short time.
 const reports = createLimiter(tokenBucket({ limit: 1, window: '1s' }), { name: 'reports' })
 app.get(
   '/report',

@@ -5,12 +5,12 @@ import Koa from 'koa'
 
 const app = new Koa()
 
-// Every client: LIMIT requests at once, then LIMIT a minute.
+// Each client gets LIMIT requests at once, then LIMIT per minute.
 app.use(rateLimit({ limit: Number(process.env.LIMIT ?? 100), window: '1m' }))
 
 const router = new Router()
 
-// A limiter of your own, for one route: one report a second for everybody, and a short wait is waited out.
+// A separate limiter for one route: one report per second for all clients together. A request may wait a short time.
 const reports = createLimiter(tokenBucket({ limit: 1, window: '1s' }), { name: 'reports' })
 router.get('/report', rateLimit({ limiter: reports, key: () => 'all', maxWait: '2s' }), ctx => {
   ctx.body = { waitedMs: ctx.state.rateLimit?.waitMs }

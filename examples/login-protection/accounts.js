@@ -1,4 +1,4 @@
-// Three accounts, for the sake of the example. The password of each is its name, a space and 'secret'.
+// Three accounts for this example. The password of each is its name, a space and 'secret'.
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
 import { promisify } from 'node:util'
 
@@ -12,7 +12,7 @@ for (const account of ['ann', 'bob', 'eve']) {
   secrets.set(account, { salt, hash: await hashOf(`${account} secret`, salt, 32) })
 }
 
-/** Of every account that does not exist: no password fits, and finding that out takes as long. */
+/** Used for unknown accounts, so that a check takes the same time. No password matches. */
 const nobody = { salt: randomBytes(16), hash: randomBytes(32) }
 
 /**

@@ -6,16 +6,16 @@ import { isPassword } from './accounts.js'
 
 const app = express()
 
-// The proxy in front of this server runs on the same machine. Nobody else is believed who the client is.
+// The proxy runs on the same machine. X-Forwarded-For from any other address is ignored.
 app.set('trust proxy', 'loopback')
 
 const pairs = createLimiter(tokenBucket({ limit: 5, window: '15m' }), { name: 'account-and-address' })
 
 const protect = rateLimit({
-  // Only failures count.
+  // Only failed logins count.
   refund: { ifSuccessful: true },
   policies: [
-    // Who tries many accounts. Counted when it is known how it ended, so that a whole office may log in at once.
+    // One address that tries many accounts. Counts after the response, so that a whole office can log in at once.
     {
       name: 'address',
       limit: 10,
@@ -23,14 +23,14 @@ const protect = rateLimit({
       count: 'after',
       block: { after: 5, for: ['5m', '1h', '1d'] },
     },
-    // Who tries one account. Counted at once and given back, so that many guesses at the same time gain nothing.
+    // One address that tries one account. Counts at once and refunds a success, so parallel guesses are limited too.
     { limiter: pairs, key: pairOf, block: { after: 3, for: '15m' } },
-    // Who tries one account from many addresses. Loose and never a block, or anybody could lock the owner out.
+    // Many addresses that try one account. A high limit without a block, so an attacker cannot lock out the owner.
     { name: 'account', limit: 100, window: '1h', key: accountOf, count: 'after', hidden: true },
   ],
 })
 
-// The keys need the body, which is read first and has to be small.
+// The keys are in the body, so it is parsed first. Its size is limited.
 app.post('/login', express.json({ limit: '1kb' }), protect, async (req, res) => {
   const account = accountOf(req)
   const pair = pairOf(req)
@@ -38,17 +38,17 @@ app.post('/login', express.json({ limit: '1kb' }), protect, async (req, res) => 
   if (account === null || pair === null || typeof password !== 'string') {
     res.status(400).json({ error: 'Expected an account and a password' })
   } else if (await isPassword(account, password)) {
-    // A typo or two are forgotten. The address is not: who guesses could log in to an account of his own in between.
+    // Not the address: an attacker could clear it by logging in to their own account.
     pairs.reset(pair)
     res.json({ welcome: account })
   } else {
-    // The same answer, after the same time and by the same limits, whether there is such an account or not.
+    // The same answer, time and limits as for an unknown account, so an attacker cannot find out which accounts exist.
     res.status(401).json({ error: 'Wrong account or password' })
   }
 })
 
 /**
- * One spelling of each account, for the limits as for the look-up; null for what is none.
+ * Normalizes the account, so that all its spellings share one limit. Returns null for an invalid account.
  * @param {express.Request} req
  */
 function accountOf({ body }) {

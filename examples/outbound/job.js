@@ -6,13 +6,13 @@ import { startUpstream } from './upstream.js'
 const upstream = await startUpstream()
 const startedMs = performance.now()
 
-// We believe that 5 at once are fine, which is more than the API grants: the job has to cope with being told so.
+// Our burst of 5 is more than the API allows, so the job will get a 429 and has to handle it.
 const api = createLimiter(tokenBucket({ limit: 10, window: '1s', burst: 5 }), {
   name: 'api',
   maxQueuePerKey: 1000,
 })
 
-// Every call waits for its turn. An answer of 429 drains the limiter: whoever comes next starts from nothing.
+// Every call waits for a permit. A 429 drains the limiter, so that later calls wait for new permits.
 const send = limited(api, {
   key: 'items',
   maxWait: '30s',
@@ -31,7 +31,7 @@ async function deliver(item) {
 
 await Promise.all(Array.from({ length: 15 }, (_, item) => deliver(item)))
 
-// The same limiter by hand: ten permits at once for a batch are more than it ever has, two are a matter of time.
+// The same limiter without the wrapper. A cost of 10 is above the burst and never granted. A cost of 2 can be granted.
 const batch = api.tryAcquire('items', { cost: 10 })
 log(`a batch of 10: ${batch.allowed ? 'sent' : 'never'}, because ${batch.limit} at once is the most`)
 const { waitMs } = await api.acquire('items', { cost: 2, maxWait: '10s' })

@@ -1,4 +1,4 @@
-// Somebody else's API, for the sake of the example: 10 requests a second, 3 at once, and 429 beyond that.
+// The API of another company for this example: 10 requests per second with a burst of 3, and 429 above that.
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { createLimiter, tokenBucket } from '@sluice/core'

@@ -3,8 +3,8 @@ import { addressKey } from '@sluice/core/http'
 import { rateLimit } from '@sluice/fastify'
 import Fastify from 'fastify'
 
-// What a plan grants: `limit` permits per `window`, of which `burst` at once. Null is no limit, and a plan that is missing
-// here is an error, not a plan without a limit.
+// Each plan has `limit` permits per `window`, with a burst of `burst`. Null means no limit. A missing plan is an
+// error and not a plan without a limit.
 const plans = {
   free: createLimiter(tokenBucket({ limit: 60, window: '1h', burst: 10 }), { name: 'free' }),
   pro: createLimiter(tokenBucket({ limit: 6000, window: '1h', burst: 100 }), { name: 'pro' }),
@@ -13,17 +13,17 @@ const plans = {
 
 /** @typedef {{ id: string | null, plan: keyof typeof plans }} Customer */
 
-/** @type {Map<unknown, Customer>} Yours are in a database. */
+/** @type {Map<unknown, Customer>} In a real app, these are in a database. */
 const customers = new Map([
   ['key-of-ann', { id: 'ann', plan: 'free' }],
   ['key-of-bob', { id: 'bob', plan: 'pro' }],
   ['key-of-cleo', { id: 'cleo', plan: 'unlimited' }],
-  // Ours: without an id it is not limited by anything.
+  // Our own health checker. With the key null, no limit applies.
   ['key-of-the-health-checker', { id: null, plan: 'unlimited' }],
 ])
 
 /**
- * Guests have the free plan, by their address.
+ * A request without a known API key has the free plan, with its address as the key.
  * @param {import('fastify').FastifyRequest} request
  * @returns {Customer}
  */
@@ -43,7 +43,7 @@ const perCustomer = {
 
 const app = Fastify()
 
-// Each request costs what its route says, and one that writes costs 5.
+// The cost is the `cost` in the config of the route, otherwise 5 for a POST and 1 for other requests.
 await app.register(rateLimit, {
   ...perCustomer,
   limiter: request => plans[customerOf(request).plan],
@@ -55,7 +55,7 @@ app.post('/items', async (_, reply) => reply.code(201).send('a new item'))
 app.get('/search', { config: { cost: 3 } }, async () => ['a lamp'])
 app.get('/refusals', { config: { rateLimit: false } }, async () => refusals)
 
-// Exports are much work for us: 2 a minute, whichever they are, on every plan and beside its limit.
+// Exports are expensive: 2 per minute for all formats together, on every plan and in addition to its limit.
 await app.register(async exports => {
   await exports.register(rateLimit, { ...perCustomer, limit: 2, window: '1m', name: 'exports' })
   exports.get('/exports/csv', async () => 'lamp,chair\n')

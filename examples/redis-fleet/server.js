@@ -6,13 +6,13 @@ import { Redis } from 'ioredis'
 const redis = new Redis(process.env.REDIS_URL ?? 'redis://127.0.0.1:6379')
 redis.on('error', error => console.error(`redis: ${error.message}`))
 
-// What all servers count together lies on one Redis, which has 100 ms for an answer. A request that it has no answer for is
-// let through: here that is better than refusing everybody.
+// All servers count on one Redis, which must answer within 100 ms. If it does not, the request is granted: here that
+// is better than refusing all clients.
 const store = redisStore(redis, { prefix: 'fleet', deadline: '100ms', onStoreError: 'allow' })
 
 const app = express()
 
-// Every client: LIMIT requests a minute, whichever server they reach. On a store that is shared a limit needs a name.
+// Each client gets LIMIT requests per minute over all servers. A limit on a shared store needs a name.
 app.use(rateLimit({ limit: Number(process.env.LIMIT ?? 5), window: '1m', name: 'per-client', store }))
 
 app.get('/', (req, res) => {

@@ -5,7 +5,7 @@ import { serverOf } from './server-of.js'
 const withServer = serverOf('behind-proxy')
 const LIMIT_OF_ONE = { LIMIT: '1' }
 
-/** Asks as one proxy in front of ours would, or as a client that pretends to be one. */
+/** Sends a request as another proxy in front of ours would, or as a client that pretends to be a proxy. */
 async function statusFor(url: string, forwardedFor?: string, localAddress = '127.0.0.1'): Promise<number> {
   const headers: IncomingHttpHeaders = forwardedFor === undefined ? {} : { 'X-Forwarded-For': forwardedFor }
   return new Promise((resolve, reject) => {
@@ -37,12 +37,12 @@ test('a forged X-Forwarded-For does not get a client another limit', async () =>
       '203.0.113.99, 127.0.0.1',
     ])
       expect(await statusFor(url, `${forged}, 203.0.113.1`)).toBe(429)
-    // Nor is anybody charged for what was done in his name.
+    // A forged address is not charged.
     expect(await statusFor(url, '203.0.113.99')).toBe(200)
   }, LIMIT_OF_ONE)
 })
 
-test('a network is denied, and the address in it that monitors is not limited', async () => {
+test('a denied network is refused, except for an allowed address in it', async () => {
   await withServer(async url => {
     for (const client of ['198.51.100.1', '198.51.100.255', '203.0.113.1, 198.51.100.6'])
       expect(await statusFor(url, client)).toBe(429)

@@ -4,7 +4,7 @@ import { Running } from '../support/process.js'
 
 const ROOT = join(import.meta.dirname, '../..')
 
-test('the demo shows a dozen real requests, stays up for curl, and ends with Ctrl-C', async () => {
+test('the demo prints a dozen real requests, keeps serving, and stops with Ctrl-C', async () => {
   const demo = new Running(['--import', 'tsx', 'examples/demo/demo.js'], ROOT, { PORT: '0' })
   try {
     const [, url] = (await demo.printed(/Try: +curl -i (\S+)/)) as unknown as [string, string]

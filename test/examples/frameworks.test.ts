@@ -34,7 +34,7 @@ describe.each(['express', 'koa', 'fastify'])('the example for %s', name => {
   })
 })
 
-test('the example for express limits a route by a limiter of its own, with a cost', async () => {
+test('the example for express limits one route with its own limiter and a cost', async () => {
   await serverOf('express')(async url => {
     const search = await fetch(`${url}/search?export=1`)
     expect(await search.json()).toEqual({ found: [], remaining: 0 })

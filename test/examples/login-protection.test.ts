@@ -7,7 +7,7 @@ const HOME = '203.0.113.1'
 const ELSEWHERE = '198.51.100.1'
 const ATTACKER = '192.0.2.66'
 
-/** Logs in as the proxy in front would pass it on. */
+/** Sends a login as the proxy would forward it. */
 function login(url: string, from: string, account: unknown, password: unknown = 'a guess') {
   return fetch(`${url}/login`, {
     method: 'POST',
@@ -44,7 +44,7 @@ test('an attacker who guesses is blocked, and the owner still logs in from elsew
   })
 })
 
-test('guesses that are all sent at once are counted too, and the owner still logs in', async () => {
+test('parallel guesses are all counted, and the owner can still log in', async () => {
   await withServer(async url => {
     const guesses = await times(150, () => login(url, ATTACKER, 'ann'))
     expect(statuses(guesses).filter(status => status === 401)).toHaveLength(5)
@@ -57,7 +57,7 @@ test('an address that tries many accounts is blocked, for longer than its limit'
     const guesses: Response[] = []
     for (let number = 0; number < 15; number++) {
       guesses.push(await login(url, ATTACKER, `somebody-${number}`))
-      // To log in to an account of his own in between does not help.
+      // A login to the attacker's own account in between does not clear the limit.
       if (number === 8) expect((await login(url, ATTACKER, 'eve', 'eve secret')).status).toBe(200)
     }
     expect(statuses(guesses.slice(0, 10))).toEqual(Array(10).fill(401))
@@ -68,7 +68,7 @@ test('an address that tries many accounts is blocked, for longer than its limit'
   })
 })
 
-test('good logins are never refused, however many come at once from one address', async () => {
+test('successful logins are never refused, however many come at once from one address', async () => {
   await withServer(async url => {
     const office = ['ann', 'bob', 'eve'].flatMap(account => Array<string>(5).fill(account))
     const answers = await Promise.all(office.map(account => login(url, HOME, account, `${account} secret`)))
@@ -77,7 +77,7 @@ test('good logins are never refused, however many come at once from one address'
   })
 })
 
-test('a login that succeeds forgets the failures of its account at its address', async () => {
+test('a successful login resets the failures of its account and address', async () => {
   await withServer(async url => {
     for (let round = 0; round < 2; round++) {
       expect(statuses(await oneByOne(4, () => login(url, HOME, 'ann')))).toEqual([401, 401, 401, 401])
@@ -86,7 +86,7 @@ test('a login that succeeds forgets the failures of its account at its address',
   })
 })
 
-test('another spelling of an account is the same account', async () => {
+test('different spellings of an account share its limits', async () => {
   await withServer(async url => {
     for (const spelling of ['ann', 'ANN', ' Ann ', 'ａｎｎ', '\tann'])
       expect((await login(url, ATTACKER, spelling)).status).toBe(401)
@@ -94,13 +94,13 @@ test('another spelling of an account is the same account', async () => {
   })
 })
 
-test('an account that does not exist is answered and limited like one that does', async () => {
+test('an unknown account gets the same answers and limits as an existing one', async () => {
   await withServer(async url => {
     const guess = async (from: string, account: string) => {
       const answer = await login(url, from, account)
       const { date: _, ...fields } = Object.fromEntries(answer.headers)
       const text = JSON.stringify({ status: answer.status, fields, body: await answer.text() })
-      // How long to wait depends on when the guess came, to some seconds.
+      // The wait depends on the time of the guess, by a few seconds.
       const seconds: number[] = []
       const same = text.replace(/(;t=|"retry-after":")(\d+)/g, (_, name, figure) => {
         seconds.push(Number(figure))

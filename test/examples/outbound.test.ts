@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { run } from '../support/process.js'
 import { folderOf } from './server-of.js'
 
-test('the job delivers every item, waits when it is answered with 429, and ends by itself', async () => {
+test('the job delivers every item, waits after a 429, and exits', async () => {
   const output = await run(process.execPath, ['job.js'], folderOf('outbound'))
   const delivered = [...output.matchAll(/item (\d+): 200/g)].map(([, item]) => Number(item))
   expect(delivered.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 15 }, (_, item) => item))

@@ -13,7 +13,7 @@ const HEALTH_CHECKER = 'key-of-the-health-checker'
 
 const remaining = (answer: Response) => answer.headers.get('RateLimit')
 
-test('each plan has its limit, and says so', async () => {
+test('each plan has its own limit in the RateLimit-Policy header', async () => {
   await withServer(async url => {
     const policy = async (key?: string) => (await ask(`${url}/items`, key)).headers.get('RateLimit-Policy')
     expect(await policy()).toBe('"free";q=10;w=600')
@@ -24,7 +24,7 @@ test('each plan has its limit, and says so', async () => {
   })
 })
 
-test('a route costs what it says, and what writes costs 5', async () => {
+test('a request has the cost of its route, and a POST costs 5', async () => {
   await withServer(async url => {
     expect(remaining(await ask(`${url}/items`, ANN))).toMatch(/r=9;/)
     expect(remaining(await ask(`${url}/search`, ANN))).toMatch(/r=6;/)
@@ -34,7 +34,7 @@ test('a route costs what it says, and what writes costs 5', async () => {
   })
 })
 
-test('customers of a plan, and guests, do not touch each other', async () => {
+test('customers and guests do not share permits', async () => {
   await withServer(async url => {
     for (let posts = 0; posts < 2; posts++) expect((await ask(`${url}/items`, ANN, 'POST')).status).toBe(201)
     expect((await ask(`${url}/items`, ANN)).status).toBe(429)
@@ -42,7 +42,7 @@ test('customers of a plan, and guests, do not touch each other', async () => {
   })
 })
 
-test('exports share one limit, on every plan but not with our health checker', async () => {
+test('exports share one limit on every plan; the health checker is not limited', async () => {
   await withServer(async url => {
     for (const key of [undefined, ANN, BOB, CLEO]) {
       expect((await ask(`${url}/exports/csv`, key)).status).toBe(200)

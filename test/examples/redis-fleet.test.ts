@@ -23,7 +23,7 @@ async function ask(url: string): Promise<Answer> {
 
 const onRedis = () => ({ REDIS_URL: `redis://127.0.0.1:${redis.port}` })
 
-test('two servers share one limit, and one that comes later is under it', async () => {
+test('two servers share one limit, and so does a server that starts later', async () => {
   await withServer(async first => {
     await withServer(async second => {
       const answers: Answer[] = []
@@ -44,7 +44,7 @@ test('two servers share one limit, and one that comes later is under it', async 
   }, onRedis())
 })
 
-test('without Redis every request is let through, and with it again they are limited', async () => {
+test('without Redis every request is granted; when Redis is back, requests are limited again', async () => {
   await withServer(async url => {
     await redis.stop()
     for (let asks = 0; asks < 7; asks++) expect((await ask(url)).status).toBe(200)

@@ -2,12 +2,12 @@ import { join } from 'node:path'
 import { inject } from 'vitest'
 import { Running } from '../support/process.js'
 
-/** The folder of an example outside the workspace, installed with the packages as they would be published. */
+/** The folder of an example outside the workspace, installed with the packed packages. */
 export function folderOf(example: string): string {
   return join(inject('installed').examples, example)
 }
 
-/** Returns what starts the server of an installed example for the time of a visit. */
+/** Returns a function that runs the server of an installed example during a callback. */
 export function serverOf(example: string) {
   return async function withServer(visit: (url: string) => Promise<void>, env: Record<string, string> = {}) {
     const server = new Running(['server.js'], folderOf(example), { PORT: '0', ...env })

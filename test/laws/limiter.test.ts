@@ -31,7 +31,7 @@ describe.each(MATRIX)('$label obeys the laws of a limiter', ({ algorithm: arbitr
       const { clock, reserve } = open(algorithm)
       const booked = perform(script, clock, reserve)
       const held = booked.filter(({ verb }) => verb === 'none')
-      expectWithinPromise(lawful, algorithm, held, largestOf(booked))
+      expectWithinBound(lawful, algorithm, held, largestOf(booked))
     })
   })
 
@@ -40,7 +40,7 @@ describe.each(MATRIX)('$label obeys the laws of a limiter', ({ algorithm: arbitr
       const { clock, reserve } = open(algorithm)
       const booked = perform(script, clock, reserve)
       const held = booked.filter(({ verb }) => verb === 'none')
-      expectWithinPromise(lawful, algorithm, held, largestOf(booked))
+      expectWithinBound(lawful, algorithm, held, largestOf(booked))
     })
   })
 
@@ -54,7 +54,7 @@ describe.each(MATRIX)('$label obeys the laws of a limiter', ({ algorithm: arbitr
         actUs: givenUs,
         cost: -given - (lawful.counts ? 0 : truncatedBy(algorithm)),
       }))
-      expectWithinPromise(lawful, algorithm, [...held, ...returns], largestOf(booked))
+      expectWithinBound(lawful, algorithm, [...held, ...returns], largestOf(booked))
     })
   })
 
@@ -66,7 +66,7 @@ describe.each(MATRIX)('$label obeys the laws of a limiter', ({ algorithm: arbitr
         clock.advance(gapUs / 1000)
         if (limiter.tryAcquire('key', { cost }).allowed) grants.push({ actUs: clock.nowUs(), cost })
       }
-      expectWithinPromise(lawful, algorithm, grants)
+      expectWithinBound(lawful, algorithm, grants)
     })
   })
 
@@ -84,7 +84,7 @@ describe.each(MATRIX)('$label obeys the laws of a limiter', ({ algorithm: arbitr
         latestUs = Math.max(latestUs, clock.nowUs())
         grants.push({ actUs: latestUs, cost })
       }
-      expectWithinPromise(lawful, algorithm, grants)
+      expectWithinBound(lawful, algorithm, grants)
     })
   })
 
@@ -197,7 +197,7 @@ describe.each(MATRIX)('$label obeys the laws of a limiter', ({ algorithm: arbitr
         const { permits, per } = lawful.promise(...ask)
         return { permits: permits + BigInt(outlives) * per, per }
       }
-      expectWithinPromise({ promise }, next, granted(after))
+      expectWithinBound({ promise }, next, granted(after))
     })
   })
 
@@ -249,7 +249,7 @@ describe.each(MATRIX)('$label obeys the laws of a limiter', ({ algorithm: arbitr
         const given = release(permits) + truncated
         if (given > truncated) grants.push({ actUs: clock.nowUs(), cost: -given })
       }
-      expectWithinPromise(lawful, algorithm, grants, largestOf(grants))
+      expectWithinBound(lawful, algorithm, grants, largestOf(grants))
     })
   })
 })
@@ -365,7 +365,7 @@ function replay(
  * rounded up to a microsecond, so a window over bookings is a microsecond longer. The bound may depend on the largest
  * booking, even if that was cancelled or refunded.
  */
-function expectWithinPromise(
+function expectWithinBound(
   { promise }: Pick<LawfulAlgorithm, 'promise'>,
   algorithm: Algorithm,
   grants: readonly Grant[],

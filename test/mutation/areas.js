@@ -1,6 +1,6 @@
 /*
- * What is measured: folders of packages/core/src, by globs. The sample stays the same when a file moves within its area.
- * `share` is the part of all mutants that is tried.
+ * The measured folders of packages/core/src, as globs. The sample stays the same when a file moves within its area.
+ * `share` is the tested share of all mutants.
  */
 export const AREAS = [
   { name: 'algorithms', share: 0.06, files: ['algorithms/**'] },

@@ -22,7 +22,7 @@ const results = await new Stryker({
   // Some tests measure memory. The threads of a process share its flags.
   testRunnerNodeArgs: ['--expose-gc'],
   coverageAnalysis: 'perTest',
-  // A mutant of code that runs while a module loads would need every test.
+  // A mutant in code that runs while a module loads would need every test.
   ignoreStatic: true,
   inPlace: true,
   concurrency: 2,

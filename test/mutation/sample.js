@@ -6,13 +6,13 @@ import { AREAS, EXCLUDED } from './areas.js'
 
 const SOURCES = join(import.meta.dirname, '../../packages/core/src')
 
-/** The name of the area that a file belongs to, if any. */
+/** The name of the area of a file, if any. */
 export function areaOf(file) {
   const path = relative(SOURCES, file)
   return AREAS.find(({ files }) => files.some(glob => matchesGlob(path, glob)))?.name
 }
 
-/** The mutants to try. They do not depend on where their code is, and a smaller scale is a part of a larger one. */
+/** The mutants to test. They do not depend on the place of their code, and a smaller scale is a subset of a larger one. */
 export async function sampleOfMutants(scale) {
   const files = readdirSync(SOURCES, { recursive: true })
     .filter(path => path.endsWith('.ts'))
@@ -34,7 +34,7 @@ export async function sampleOfMutants(scale) {
   })
 }
 
-/** A number from 0 to 1 for a mutant, made of the code and its replacement but not of its place. */
+/** A number from 0 to 1, computed from the code of a mutant and its replacement but not from its place. */
 function fraction({ location: { start, end }, mutatorName, replacement }, lines) {
   const whole = lines.slice(start.line, end.line + 1).map(line => line.trim())
   const mutated = lines.slice(start.line, end.line + 1)

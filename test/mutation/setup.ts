@@ -1,4 +1,4 @@
 import fc from 'fast-check'
 
-// The same cases for every mutant, and no search for a smaller case after a failure.
+// Every mutant gets the same cases, and fast-check does not shrink a failure.
 fc.configureGlobal({ seed: 1, endOnFailure: true })

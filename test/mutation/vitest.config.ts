@@ -16,8 +16,8 @@ class SoonOverFirst extends BaseSequencer {
 }
 
 /**
- * Runs less of the same. The mutants are in core, and every framework would test them in the same way; a mutant that fails
- * a property fails it within few runs.
+ * Runs fewer tests. The mutants are in core, and every framework would test them in the same way. A mutant that fails
+ * a property usually fails within a few runs.
  */
 const fewerTests: Plugin = {
   name: 'fewer-tests',
@@ -42,7 +42,7 @@ export default defineConfig({
       'http/proxies.test.ts',
     ],
     setupFiles: [join(import.meta.dirname, 'setup.ts'), './support/each-test-hooks.ts'],
-    // A mutant may make a test wait for ever.
+    // A mutant can make a test wait for ever.
     testTimeout: 15_000,
     sequence: { sequencer: SoonOverFirst },
   },

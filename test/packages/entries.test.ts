@@ -2,7 +2,7 @@ import { describe, inject, test } from 'vitest'
 import { run } from '../support/process.js'
 
 /*
- * What an app gets from each entry of the published packages, by `require` and by `import`, each in a process of its own.
+ * The exports of each entry of the published packages, by `require` and by `import`, each in its own process.
  */
 
 const ENTRIES = {
@@ -42,7 +42,7 @@ describe.each(Object.entries(ENTRIES))('the published %s', (entry, names) => {
 describe.each(['express', 'koa', 'fastify'])('the adapter for %s', name => {
   const check = `if (typeof it !== 'function') throw new Error(typeof it)`
 
-  test('is the default export too (S60, express-rate-limit/express-rate-limit#275)', async () => {
+  test('is also the default export (S60, express-rate-limit/express-rate-limit#275)', async () => {
     const entry = `@sluice/${name}`
     await runModule(`import it from '${entry}'; ${check}`)
     await runScript(`const it = require('${entry}').default; ${check}`)

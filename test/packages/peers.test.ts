@@ -6,7 +6,7 @@ import { dependenciesOn, readManifest, writeManifest } from '../support/install-
 import { run } from '../support/process.js'
 
 /*
- * What npm makes of the peer dependencies of the published packages; the other suites install with pnpm.
+ * Installs the published packages with npm, which checks peer dependencies. The other suites install with pnpm.
  */
 
 const { tarballs } = inject('installed')

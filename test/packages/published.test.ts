@@ -7,29 +7,29 @@ import { describe, expect, inject, test } from 'vitest'
 import { run } from '../support/process.js'
 
 /*
- * The tarballs of the packages, looked at by the tools that package authors use.
+ * Checks the tarballs of the packages with publint and arethetypeswrong.
  */
 
 const { consumer, tarballs } = inject('installed')
-/** Ways to find modules that an ES module is not for; `require` takes it, and types.test.ts checks the types there. */
-const OTHER_WAYS = ['node10', 'node16-cjs']
+/** Resolutions that are not checked for ES modules: `require` loads them, and types.test.ts checks their types. */
+const IGNORED_RESOLUTIONS = ['node10', 'node16-cjs']
 
 describe.each(Object.entries(tarballs))('the published %s', (name, tarball) => {
-  test('has no problem that publint reports', async () => {
+  test('passes publint', async () => {
     const { buffer } = new Uint8Array(await readFile(tarball))
     const { messages, pkg } = await publint({ pack: { tarball: buffer }, level: 'warning', strict: true })
     expect(messages.map(message => formatMessage(message, pkg ?? {}))).toEqual([])
   })
 
-  test('has types that arethetypeswrong resolves', async () => {
+  test('passes arethetypeswrong', async () => {
     const checked = await checkPackage(createPackageFromTarballData(await readFile(tarball)))
     if (checked.types === false) throw new Error('there are no types')
     const isOurs = (problem: object) =>
-      !('resolutionKind' in problem && OTHER_WAYS.includes(problem.resolutionKind as string))
+      !('resolutionKind' in problem && IGNORED_RESOLUTIONS.includes(problem.resolutionKind as string))
     expect(checked.problems.filter(isOurs)).toEqual([])
   })
 
-  test('has a licence, and neither build state nor a version that only the workspace knows', async () => {
+  test('has a licence, no build state and no workspace version', async () => {
     const files = await run('tar', ['-tzf', tarball], consumer)
     expect(files).toMatch(/package\/LICENSE/)
     expect(files).not.toMatch(/tsbuildinfo/)

@@ -4,8 +4,8 @@ import ts from 'typescript5'
 import { expect, inject, test } from 'vitest'
 
 /*
- * An app in TypeScript compiles against the published types, by every way in which TypeScript finds modules. TypeScript 5
- * is the last that knows all of them.
+ * Compiles an app against the published types with every module resolution of TypeScript. TypeScript 5 is the last version
+ * that has all of them.
  */
 
 const { consumer } = inject('installed')
@@ -22,7 +22,7 @@ const APP = `
   const decision: Decision = createLimiter(tokenBucket({ limit: 1, window }), { clock }).tryAcquire('key')
   export const used = [createGuard, express({ limit: 1, window }), rateLimit({ limit: 1, window }), koa, fastify, decision]
 `
-/** Found only if the types have been read. */
+/** An error that TypeScript reports only if it has read the types. */
 const WRONG = `
   import { createLimiter } from '@sluice/core'
   import { rateLimit } from '@sluice/express'
@@ -39,7 +39,7 @@ const WAYS = [
 ] as const
 
 test.each(WAYS)(
-  'resolve with module %s, moduleResolution %s, in a package of type %s, esModuleInterop %s (S61, fastify/fastify-rate-limit)',
+  'the published types resolve with module %s, moduleResolution %s, in a package of type %s, esModuleInterop %s (S61, fastify/fastify-rate-limit)',
   async (module, moduleResolution, type, esModuleInterop) => {
     const project = join(consumer, 'apps', `${module}-${moduleResolution}-${type}-${esModuleInterop}`)
     await mkdir(project, { recursive: true })
@@ -79,7 +79,7 @@ test.each(WAYS)(
 
 const libraries = new Map<string, ts.SourceFile | undefined>()
 
-/** Reads the declarations of the language once, which are the same in every program. */
+/** Reads the declarations of the language once for all programs. */
 function hostOf(options: ts.CompilerOptions): ts.CompilerHost {
   const host = ts.createCompilerHost(options)
   const { getSourceFile } = host

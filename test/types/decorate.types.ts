@@ -33,7 +33,7 @@ type Send = (this: unknown, to: string, text: string) => number
 type SendLater = (this: unknown, to: string, text: string) => Promise<number>
 type SendEither = (this: unknown, to: string, text: string) => number | Promise<number>
 
-export function typedAsItCameIn() {
+export function keepsType() {
   const [plain, bare] = [limited(limiter)(send), limited(limiter, {})(send)]
   same<typeof plain, Send>()
   same<typeof bare, Send>()
@@ -47,7 +47,7 @@ export function typedAsItCameIn() {
   same<typeof combined, Send>()
 }
 
-export function typedAsItCameInWithThis() {
+export function keepsTypeOfThis() {
   const method = limited(limiter)(function (this: Date, days: number) {
     return this.getDate() + days
   })
@@ -57,7 +57,7 @@ export function typedAsItCameInWithThis() {
   method(5)
 }
 
-export function typedAsItCameInWithTypeParameters() {
+export function keepsTypeParameters() {
   const [same1, same2] = [
     limited(limiter)(<T>(value: T): T => value),
     limited(limiter, { key: (to: string) => to })(<T>(to: string, value: T): [string, T] => [to, value]),
@@ -67,7 +67,7 @@ export function typedAsItCameInWithTypeParameters() {
   return [five, to, six]
 }
 
-export function typedAsItCameInWithOptionalArguments() {
+export function keepsOptionalArguments() {
   const optional = limited(limiter)((to: string, text?: string) => to.length + (text?.length ?? 0))
   same<typeof optional, (this: unknown, to: string, text?: string) => number>()
   const keyed = limited(limiter, { key: (to: string) => to })((to: string, text?: string) => to + text)
@@ -78,7 +78,7 @@ export function typedAsItCameInWithOptionalArguments() {
   same<typeof none, (this: unknown) => number>()
 }
 
-export function promised() {
+export function returnsPromise() {
   const [waiting, brief, aborted, abortedByArguments] = [
     limited(limiter, { maxWait: '1s' })(send),
     limited(limiter, { maxWait: 0 })(send),
@@ -101,7 +101,7 @@ export function promised() {
   return waiting('ann', 'hello').toFixed()
 }
 
-export function promisedPerhaps() {
+export function maybeReturnsPromise() {
   const either = limited(eitherLimiter)(send)
   same<typeof either, SendEither>()
   const notStated = limited(limiter, { maxWait: undefined, signal: undefined })(send)
@@ -131,7 +131,7 @@ export function callbacksOfDifferentLengths() {
 }
 
 /** A callback without type annotations accepts the arguments of any function. */
-export function callbacksThatStateNoTypes() {
+export function callbacksWithoutTypeAnnotations() {
   const [keyed, async] = [limited(limiter, { key: to => to })(send), limited(later, { key: to => to })(send)]
   same<typeof keyed, Send>()
   same<typeof async, SendLater>()

@@ -45,7 +45,7 @@ const toFastify = (options: onFastify.RateLimitOptions) => app.register(onFastif
  * Ways to give a limit.
  */
 
-export function doors() {
+export function waysToGiveLimit() {
   const inExpress = onExpress.rateLimit({ limit: 100, window: '1m' })
   same<typeof inExpress, RequestHandler>()
   const inKoa = onKoa.rateLimit({ limit: 100, window: '1m' })
@@ -330,7 +330,7 @@ export function decisions() {
  * What must not compile.
  */
 
-export function incompleteDoors() {
+export function incompleteLimits() {
   // @ts-expect-error neither limit nor limiter nor policies
   onExpress.rateLimit({})
   // @ts-expect-error neither limit nor limiter nor policies
@@ -367,7 +367,7 @@ export function incompleteDoors() {
   app.get('/', { config: { rateLimit: true } }, () => 'ok')
 }
 
-export function mixedDoors() {
+export function conflictingLimits() {
   // @ts-expect-error a limit together with a limiter
   onExpress.rateLimit({ limit: 5, window: '1m', limiter })
   // @ts-expect-error a limit together with a limiter
@@ -454,7 +454,7 @@ export function unknownOptions() {
 }
 
 /** A line for each adapter, so that each of them must reject the value. */
-export function badDoors() {
+export function invalidLimits() {
   // @ts-expect-error a limit as a string
   onExpress.rateLimit({ limit: '5', window: '1m' })
   // @ts-expect-error a limit as a string

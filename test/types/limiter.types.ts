@@ -187,7 +187,7 @@ export function badOptions() {
   memoryStore({ onFull: 'evict' })
 }
 
-export function badAsks() {
+export function badArguments() {
   const limiter = createLimiter(bucket)
   // @ts-expect-error cost as a string
   limiter.tryAcquire('ann', { cost: '1' })

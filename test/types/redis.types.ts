@@ -44,7 +44,7 @@ export async function limiters() {
   return asStore
 }
 
-export function noClients(client: RedisClient) {
+export function invalidClients(client: RedisClient) {
   redisStore(client)
   // @ts-expect-error an address is not a client
   redisStore('redis://127.0.0.1')

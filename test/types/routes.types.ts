@@ -61,7 +61,7 @@ export function handlersOfExpress() {
 }
 
 /** A handler without type annotations gets the types of Express. */
-export function handlersOfExpressThatStateNoTypes() {
+export function handlersOfExpressWithoutTypeAnnotations() {
   inExpress((req, res, next) => {
     same<typeof req.method, string>()
     same<typeof req.rateLimit, Decision | undefined>()
@@ -157,7 +157,7 @@ export function handlersOfKoa() {
   router.get('/:id', limitedOfRouter)
 }
 
-export function handlersOfKoaThatStateNoTypes() {
+export function handlersOfKoaWithoutTypeAnnotations() {
   inKoa((ctx, next) => {
     same<typeof ctx.method, string>()
     same<typeof next, Next>()
@@ -227,7 +227,7 @@ export function handlersOfFastify() {
   app.get('/later', later)
 }
 
-export function handlersOfFastifyThatStateNoTypes() {
+export function handlersOfFastifyWithoutTypeAnnotations() {
   inFastify((request, reply) => {
     same<typeof request.method, string>()
     same<typeof request.rateLimit, Decision | undefined>()
@@ -348,7 +348,7 @@ export function handlersOfNode() {
   same<typeof plain, (request: IncomingMessage, response: ServerResponse) => Promise<number>>()
 }
 
-export function handlersOfNodeThatStateNoTypes() {
+export function handlersOfNodeWithoutTypeAnnotations() {
   const limited = inNode((request, response) => {
     same<typeof request, onNode.LimitedMessage>()
     same<typeof response, ServerResponse>()

@@ -15,7 +15,7 @@ interface GoStep extends Step {
 }
 
 const SECOND_NS = 1e9
-/** The longest window of ours is 200 years, and one of its nanoseconds is one of our microseconds. */
+/** Our longest window is 200 years. A nanosecond of the original is a microsecond here. */
 const LONGEST_INTERVAL_NS = 200 * 365.25 * 86_400 * 1e6
 
 const isGranted = ({ op, result }: GoStep): boolean =>
@@ -31,7 +31,7 @@ function configAt({ config, steps }: Past<GoStep>): GoConfig {
   }, config as GoConfig)
 }
 
-/** The tokens right before a step at `t`, as the original counts them. */
+/** The tokens right before a step at `t`, as counted by the original. */
 function tokensAt(t: number, past: Past<GoStep>): number {
   let tokens = (past.config as GoConfig).burst
   let sinceNs = 0
@@ -50,7 +50,7 @@ function tokensAt(t: number, past: Past<GoStep>): number {
   return tokens
 }
 
-/** What a reservation still holds before a step: its cost less what its cancels gave back. */
+/** The permits of a reservation before a step: its cost less what its cancels have returned. */
 function heldBy(id: string | undefined, past: Past<GoStep>): number {
   const own = past.steps.filter(({ args }) => args.id === id)
   const taken = own.find(({ op }) => op === 'reserve')?.args.n ?? 0
@@ -59,7 +59,8 @@ function heldBy(id: string | undefined, past: Past<GoStep>): number {
 
 const RULES: readonly Rule<GoStep>[] = [
   {
-    reason: 'quirk: a cancel can give back more than its reservation still holds; here never more, and once',
+    reason:
+      'quirk: a cancel can return more permits than its reservation has left; here it returns at most those, once',
     shows(step, past) {
       if (step.op !== 'cancel') return false
       const { tokensAfter = 0 } = step.result as { readonly tokensAfter?: number }
@@ -78,7 +79,7 @@ const RULES: readonly Rule<GoStep>[] = [
   },
   {
     reason:
-      'a rate of 0 spends the burst there, or books for the end of time; here it refuses everything and keeps a bucket that was in use',
+      'a rate of 0 spends the burst there, or books at the largest time; here it refuses everything and keeps the bucket of a used key',
     shows: (step, past) => isClosed(past) && (step.op === 'setLimit' || isGranted(step)),
     // Both refuse while the rate is 0; what is left afterwards is not the same.
     agreesAgain: (step, past) => isClosed(past) && isRefused(step),
@@ -105,7 +106,7 @@ const RULES: readonly Rule<GoStep>[] = [
     },
   },
   {
-    reason: 'quirk: a token is given up to a nanosecond before it is due; here never before its time',
+    reason: 'quirk: a token is granted up to a nanosecond too early; here never too early',
     shows(step, past) {
       const { limitPerSec } = configAt(past)
       const missing = (step.args.n ?? 0) - tokensAt(step.t, past)
@@ -124,7 +125,8 @@ const RULES: readonly Rule<GoStep>[] = [
     },
   },
   {
-    reason: 'quirk: when time goes back the same interval is credited twice; here going back earns nothing',
+    reason:
+      'quirk: when the clock goes back the same interval is refilled twice; here a clock that goes back refills nothing',
     shows: (step, { steps }) => isGranted(step) && steps.some(({ t }) => t > step.t),
     instead() {
       const key = new OneKey(tokenBucket({ limit: 10, window: '1s', burst: 3 })).at(1000)

@@ -5,7 +5,7 @@ import { type Comparison, near, type Replica, type System, unknownOp } from './r
 import type { Step } from './traces.js'
 import { wholeRate } from './whole-rate.js'
 
-/** golang.org/x/time/rate. One of its nanoseconds is one of our microseconds. */
+/** golang.org/x/time/rate. A nanosecond of the original is a microsecond here. */
 export const goRate: System = {
   prefix: 'golang.org/x/time/rate',
   rules: GO_RATE_RULES,
@@ -21,7 +21,7 @@ interface GoStep extends Step {
   readonly args: GoConfig & { readonly n: number; readonly id: string; readonly maxWaitNs?: number }
 }
 
-/** What an operation answers that answers with more than one word. */
+/** The result of an operation that returns several values. */
 interface GoResult {
   readonly ok: boolean
   readonly delayNs: number
@@ -78,13 +78,13 @@ class GoRate implements Replica {
     await this.#key.update(algorithmOf(config))
   }
 
-  /** From now until a booking is due. */
+  /** The time until a booking may act. */
   #delay({ t, args, result }: GoStep): { delayNs: number } {
     const { actNs = Number.NaN } = this.#booked.get(args.id) ?? {}
     return { delayNs: near(Math.max(actNs - t, 0), (result as GoResult).delayNs, TOLERANCE_NS) }
   }
 
-  /** At an infinite rate the original still shows the bucket that it does not use; ours shows what may be taken. */
+  /** At an infinite rate the original returns the tokens of its unused bucket. Sluice returns the permits that are available. */
   async #tokens(shown: number): Promise<Comparison> {
     const theirs = this.#config.limitPerSec === Infinity ? Infinity : shown
     const { balance } = await this.#key.now

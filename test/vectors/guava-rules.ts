@@ -18,9 +18,10 @@ function wasInfinite({ config, steps }: Past<GuavaStep>): boolean {
 
 const RULES: readonly Rule<GuavaStep>[] = [
   {
-    reason: 'after an infinite rate the store is full there; here a finite rate starts with nothing stored',
+    reason:
+      'after an infinite rate all permits are stored there; here a finite rate starts with no stored permits',
     shows: (_, past) => wasInfinite(past) && (past.last?.after.storedPermits ?? 0) > 0,
-    // An ask for more than was stored leaves a debt there that ours does not have.
+    // A cost above the stored permits leaves a debt in the original, but not here.
     agreesAgain: ({ t }, { last }) => last?.after.storedPermits === 0 && last.after.nextFreeTicketMicros <= t,
     copiedOnRedis: true,
     instead() {

@@ -5,7 +5,7 @@ import { type Comparison, near, type Replica, type System, unknownOp } from './r
 import type { Step } from './traces.js'
 import { wholeRate } from './whole-rate.js'
 
-/** RateLimiter of Guava, bursty and warming up. Its microseconds are ours. */
+/** RateLimiter of Guava, bursty and warming up. A microsecond of the original is a microsecond here. */
 export const guava: System = {
   prefix: 'guava-',
   rules: GUAVA_RULES,
@@ -58,7 +58,7 @@ class Guava implements Replica {
           theirs: { waitUs: step.result },
         }
       case 'tryAcquire': {
-        // Below 0 there means not to wait, here it is an error.
+        // A negative timeout means no waiting there and is an error here.
         const { allowed, waitMs } = await this.#key.book(permits, Math.max(timeout, 0) / 1000)
         return {
           ours: { allowed, waitUs: allowed ? toUs(waitMs) : 0 },

@@ -10,23 +10,23 @@ import { type ManualClock, manualClock } from '@sluice/core/testing'
 
 const KEY = 'key'
 
-/** Any time will do but the epoch, which is the time of a key never seen. */
+/** Any time but the epoch, which is the time of a new key. */
 export const START_MS = 1_700_000_000_000
 
-/** What a replica asks of a limiter with one key, wherever that lies. */
+/** The calls of a replica to a limiter with one key, on any store. */
 export interface Key {
   at(ms: number): unknown
   update(algorithm: Algorithm): unknown
   take(cost?: number): MaybePromise<Decision>
   book(cost?: number, maxWait?: number): MaybePromise<Reservation>
-  /** Resolves to the time waited, or to undefined for a refusal. */
+  /** Resolves to the time waited, or to undefined after a refusal. */
   acquire(cost?: number, maxWait?: number): Promise<number | undefined>
   drain(): unknown
   readonly now: MaybePromise<Decision>
   readonly ratePerMs: number
 }
 
-/** Makes such a limiter; times are milliseconds since its start. */
+/** Creates such a limiter. Times are milliseconds since its start. */
 export type OpenKey = (algorithm: Algorithm, startMs?: number) => MaybePromise<Key>
 
 type MaybePromise<T> = T | Promise<T>
@@ -82,7 +82,7 @@ export class OneKey implements Key {
   }
 }
 
-/** How long somebody has waited; undefined for a refusal. */
+/** The time that a waiter has waited; undefined after a refusal. */
 export async function waited(acquired: Promise<Decision>): Promise<number | undefined> {
   try {
     return (await acquired).waitMs

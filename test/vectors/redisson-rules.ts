@@ -23,7 +23,7 @@ function recorded({ after }: RedissonStep): number {
 
 const RULES: readonly Rule<RedissonStep>[] = [
   {
-    reason: 'quirk: a negative cost hands out permits above the rate; here it throws and changes nothing',
+    reason: 'quirk: a negative cost grants permits above the rate; here it throws and changes nothing',
     shows: ({ args, result }) => (args.permits ?? 0) < 0 && result === true,
     instead() {
       const key = new OneKey(slidingLog({ limit: 3, window: '1s' }))
@@ -45,7 +45,7 @@ const RULES: readonly Rule<RedissonStep>[] = [
   },
   {
     reason:
-      'quirk: what is released comes back again with the end of its window, even above the rate; here it leaves the log',
+      'quirk: released permits come back a second time at the end of their window, even above the rate; here they are removed from the log',
     shows: ({ op }) => op === 'release',
     instead() {
       const key = new OneKey(slidingLog({ limit: 5, window: '1s' }))
@@ -62,7 +62,7 @@ const RULES: readonly Rule<RedissonStep>[] = [
   },
   {
     reason:
-      'quirk: a lower rate forgets what was used above it; here every grant counts until its window ends',
+      'quirk: a lower rate drops the used permits above it; here every grant counts until its window ends',
     shows: step => step.args.keepState === true && recorded(step) > (step.args.rate ?? 0),
     instead() {
       const key = new OneKey(slidingLog({ limit: 10, window: '1s' }))

@@ -4,7 +4,7 @@ import { REDISSON_RULES } from './redisson-rules.js'
 import { type Comparison, type Replica, type System, unknownOp } from './replay.js'
 import type { Case, Step } from './traces.js'
 
-/** RRateLimiter of Redisson, where all clients share one rate that nobody changes and nobody waits. */
+/** RRateLimiter of Redisson, with one rate for all clients, no changes of the rate and no waiting. */
 export const redisson: System = {
   prefix: 'redisson',
   rules: REDISSON_RULES,
@@ -24,10 +24,10 @@ interface RedissonStep extends Step {
 function isReplayable({ steps }: Case): boolean {
   const [first, ...others] = steps as readonly RedissonStep[]
   const setsRate = first?.op === 'trySetRate' && first.args.type === 'OVERALL' && first.result === true
-  return setsRate && !('keepAliveTime' in first.args) && others.every(asks)
+  return setsRate && !('keepAliveTime' in first.args) && others.every(isSupported)
 }
 
-function asks({ op, args }: Step): boolean {
+function isSupported({ op, args }: Step): boolean {
   return op === 'availablePermits' || (op === 'tryAcquire' && !('timeout' in args))
 }
 
@@ -55,7 +55,7 @@ class Redisson implements Replica {
     }
   }
 
-  /** An ask above the rate is an error there and a refusal for ever here. */
+  /** A cost above the rate is an error there. Here it is refused for ever. */
   async #take(permits: number): Promise<boolean | undefined> {
     const decision = await this.#key?.take(permits)
     if (decision?.waitMs === Infinity) throw new RangeError('permits exceed rate')

@@ -4,32 +4,32 @@ import { OneKey, type OpenKey } from './one-key.js'
 import { isError, type Rule, type Unplayed, unplayedSteps } from './rules.js'
 import type { Case, Step } from './traces.js'
 
-/** One of the original systems, in our words. */
+/** An original system whose traces are replayed here. */
 export interface System {
-  /** What the `system` of its traces begins with. */
+  /** The start of the `system` of its traces. */
   readonly prefix: string
   begin(config: object, open: OpenKey): Replica | Promise<Replica>
-  /** What it does that we do not copy. */
+  /** Its behaviours that we do not copy. */
   readonly rules: readonly Rule[]
   /** Why a case cannot be replayed yet. */
   leavesOut?(recorded: Case): string | undefined
 }
 
-/** A limiter of ours that does what one of the original system did. */
+/** A Sluice limiter that replays a limiter of the original system. */
 export interface Replica {
-  /** Throws where the original is to throw. */
+  /** Throws if the original should throw. */
   play(step: Step): Promise<Comparison>
-  /** Lets everybody who still waits go. */
+  /** Lets all waiters pass. */
   finish?(): unknown
 }
 
-/** The same figures of both; ours may be promises. */
+/** The same figures of both systems. Ours may be promises. */
 export interface Comparison {
   readonly ours: Readonly<Record<string, unknown>>
   readonly theirs: Readonly<Record<string, unknown>>
 }
 
-/** Replays the steps of a case but those in `left`, and calls `replayed` for each that is answered alike. */
+/** Replays the steps of a case except those in `left`, and calls `replayed` for each step with equal answers. */
 export async function replay(
   system: System,
   { config, steps }: Case,
@@ -82,11 +82,11 @@ function labelOf(index: number, { t, op, args }: Step): string {
   return `step ${index}: ${op} ${JSON.stringify(args)} at ${t}`
 }
 
-/** Theirs where ours is as near as it has to be. */
+/** Their figure if ours is close enough, otherwise ours. */
 export function near(ours: number, theirs: number, tolerance: number): number {
   return Math.abs(ours - theirs) <= tolerance ? theirs : ours
 }
 
 export function unknownOp({ op }: Step): Error {
-  return new Error(`Nobody has said how to replay the operation ${op}.`)
+  return new Error(`The operation ${op} cannot be replayed yet.`)
 }

@@ -1,7 +1,7 @@
 import type { LeftOut } from './replay.js'
 import type { Case, Trace } from './traces.js'
 
-/** What was replayed of each file, and what was not. */
+/** Which steps of each file were replayed, and which were not. */
 export class Report {
   readonly #files = new Map<string, { replayed: number; readonly total: number; readonly left: string[] }>()
   readonly #remarks: string[] = []

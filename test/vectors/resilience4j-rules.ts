@@ -14,8 +14,7 @@ const drains = ({ events }: Resilience4jStep): boolean => events.some(({ type })
 
 const RULES: readonly Rule<Resilience4jStep>[] = [
   {
-    reason:
-      'quirk: a drain forgives what is booked ahead; here it takes what is there and leaves a debt alone',
+    reason: 'quirk: a drain clears a debt; here it takes the available permits and does not change a debt',
     shows: ({ events }) => events.some(({ type, permits }) => type === 'DRAINED' && permits < 0),
     instead() {
       const key = new OneKey(cycle({ limit: 5, period: '1s' }))
@@ -27,9 +26,9 @@ const RULES: readonly Rule<Resilience4jStep>[] = [
   },
   {
     reason:
-      'quirk: in a new cycle a drain takes only what was left of the cycle before; here it takes all that is there',
+      'quirk: in a new cycle a drain takes only what was left of the previous cycle; here it takes all available permits',
     shows: step => drains(step) && step.after.availablePermissions > 0,
-    // The next cycle is full for both, unless something was booked ahead.
+    // The next cycle is full in both systems, unless there is a debt.
     agreesAgain: ({ after }, { last }) =>
       last !== undefined && after.cycle > last.after.cycle && last.after.availablePermissions >= 0,
     instead() {
@@ -43,9 +42,9 @@ const RULES: readonly Rule<Resilience4jStep>[] = [
     },
   },
   {
-    reason: 'quirk: a negative cost hands out permits above the limit; here it throws and changes nothing',
+    reason: 'quirk: a negative cost grants permits above the limit; here it throws and changes nothing',
     shows: step => (step.args.permits ?? 0) < 0 && !isError(step),
-    // What was handed out is spent again.
+    // The extra permits are used up again.
     agreesAgain: (_, { last }, since) =>
       last?.after.availablePermissions === since.last?.after.availablePermissions,
     instead() {
@@ -57,7 +56,7 @@ const RULES: readonly Rule<Resilience4jStep>[] = [
     },
   },
   {
-    reason: 'quirk: a cost of 0 waits while permits are owed; here it is granted at once',
+    reason: 'quirk: a cost of 0 waits during a debt; here it is granted at once',
     shows: ({ args, after }) => args.permits === 0 && after.availablePermissions < 0,
     agreesAgain: atOnce,
     instead() {
@@ -68,7 +67,7 @@ const RULES: readonly Rule<Resilience4jStep>[] = [
     },
   },
   {
-    reason: 'a limit of 0 is an error there; here it refuses everything until there is another limit',
+    reason: 'a limit of 0 is an error there; here it refuses everything until the limit is updated',
     shows: step => step.args.limitForPeriod === 0 && isError(step),
     agreesAgain: atOnce,
     instead() {

@@ -1,29 +1,29 @@
 import type { Case, Step } from './traces.js'
 
 /*
- * Where an original system behaves in a way that we do not copy, a rule says so: how the behaviour shows in a trace, until
- * when the figures of both systems differ because of it, and what we do instead. A rule names no case, so that traces
- * recorded elsewhere replay too, and only a difference that no rule explains fails.
+ * A rule describes a behaviour of an original system that we do not copy: how to find it in a trace, until when the figures
+ * of both systems differ because of it, and what we do instead. A rule names no case, so it also applies to traces recorded
+ * elsewhere. A difference that no rule explains fails the test.
  */
 
 /** A behaviour of an original system that we do not copy. */
 export interface Rule<S extends Step = Step> {
   readonly reason: string
-  /** Whether the original shows the behaviour at this step. */
+  /** Whether the original has the behaviour at this step. */
   shows(step: S, past: Past<S>): boolean
-  /** Whether both systems agree again before this step; without it they differ for the rest of the case. */
+  /** Whether both systems agree again before this step. Without it they differ for the rest of the case. */
   agreesAgain?(step: S, past: Past<S>, since: Past<S>): boolean
   /** Whether we copy the behaviour on Redis after all; default false. */
   readonly copiedOnRedis?: boolean
-  /** Shows what we do instead. Times are milliseconds. */
+  /** Tests what we do instead. Times are milliseconds. */
   instead(): void | Promise<void>
 }
 
-/** What happened in a case before a step. */
+/** The state of a case before a step. */
 export interface Past<S extends Step = Step> {
   readonly config: object
   readonly steps: readonly S[]
-  /** The step right before; undefined at the first. */
+  /** The previous step; undefined at the first. */
   readonly last: S | undefined
 }
 

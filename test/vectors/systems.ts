@@ -10,5 +10,5 @@ export function systemOf({ system }: { readonly system: string }): System | unde
   return SYSTEMS.find(({ prefix }) => system.startsWith(prefix))
 }
 
-/** What the `system` of the traces begins with that are to be there. */
+/** The systems that must have a trace, by the start of its `system`. */
 export const EXPECTED = ['guava-bursty', 'guava-warmup', 'resilience4j', 'golang.org/x/time/rate', 'redisson']

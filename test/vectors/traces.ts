@@ -1,14 +1,14 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** What was recorded of one system. */
+/** The recorded cases of one system. */
 export interface Trace {
   readonly file: string
   readonly system: string
   readonly cases: readonly Case[]
 }
 
-/** The life of one limiter. */
+/** The recorded steps of one limiter. */
 export interface Case {
   readonly name: string
   readonly quirk?: boolean | string
@@ -23,7 +23,7 @@ export interface Step {
   readonly result: unknown
 }
 
-/** The traces that this project was built with. */
+/** The traces in this repository. */
 export const OWN_TRACES = join(import.meta.dirname, 'data')
 
 export function readTraces(directory: string): Trace[] {

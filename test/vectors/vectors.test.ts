@@ -5,7 +5,7 @@ import { unplayedSteps } from './rules.js'
 import { EXPECTED, SYSTEMS, systemOf } from './systems.js'
 import { OWN_TRACES, readTraces } from './traces.js'
 
-/** Traces of the same form in another directory can be replayed instead. */
+/** Traces of the same format in another directory can be replayed instead. */
 const directory = process.env.VECTORS_DIR ?? OWN_TRACES
 const traces = readTraces(directory)
 const report = new Report()
@@ -38,7 +38,7 @@ for (const trace of traces) {
 
 afterAll(() => console.log(String(report)))
 
-describe('what is not copied', () => {
+describe('behaviour that is not copied', () => {
   const own = readTraces(OWN_TRACES)
   const recordedOf = (prefix: string) =>
     own.filter(({ system }) => system.startsWith(prefix)).flatMap(({ cases }) => cases)
@@ -46,7 +46,7 @@ describe('what is not copied', () => {
 
   test.each(rules)('$system.prefix: $reason', ({ instead }) => instead())
 
-  test.each(rules)('$system.prefix: needs the rule "$reason"', async ({ rule, system }) => {
+  test.each(rules)('$system.prefix: fails to replay without the rule "$reason"', async ({ rule, system }) => {
     const showing = recordedOf(system.prefix).filter(recorded => unplayedSteps(recorded, [rule]).length > 0)
     expect(showing).not.toEqual([])
     for (const recorded of showing) {
@@ -56,7 +56,7 @@ describe('what is not copied', () => {
     }
   })
 
-  test('every quirk is explained by a rule, or belongs to work that is still to come', () => {
+  test('every recorded quirk has a rule that explains it', () => {
     const unexplained = SYSTEMS.flatMap(system =>
       recordedOf(system.prefix).filter(recorded => recorded.quirk && leftOut(system, recorded).length === 0),
     )

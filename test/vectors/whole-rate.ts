@@ -1,4 +1,4 @@
-/** A rate in our words: whole permits per whole microseconds. */
+/** A rate as a limit and a window: whole permits per whole microseconds. */
 export interface WholeRate {
   readonly limit: number
   /** In milliseconds. */
@@ -8,8 +8,8 @@ export interface WholeRate {
 const LARGEST_LIMIT = 1_000_000
 
 /**
- * The simplest fraction that gives the same interval between permits, to the last bit of a double, or the last one on the way
- * there with a limit up to a million: the convergents of a continued fraction. What is no rate is passed on as it is.
+ * Returns the simplest fraction with the same interval between permits as a double, or the closest one with a limit up to a
+ * million: a convergent of the continued fraction. A value that is not a rate is returned unchanged.
  */
 export function wholeRate(perSecond: number, secondMs = 1000): WholeRate {
   if (!(perSecond > 0 && perSecond < Infinity)) return { limit: perSecond, window: secondMs }
