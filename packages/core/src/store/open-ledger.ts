@@ -13,7 +13,8 @@ export function openLedger<Async extends boolean>(store: Store<Async>, spec: Led
   throw invalid(TypeError, 'store', EXPECTED, ledger)
 }
 
-const EXPECTED = 'a store whose open() returns a ledger, guarded if async'
+const EXPECTED =
+  'a store whose open() returns a ledger, which is guarded(ledger, spec) of @sluice/core/store if async'
 
 function opened<Async extends boolean>(store: Store<Async>, spec: LedgerSpec): Ledger<Async> {
   try {
