@@ -148,10 +148,10 @@ describe('a window of a year', () => {
       // The system clock sets real timers.
       const limiter = createLimiter(of(1, '365d'))
       limiter.tryAcquire('key')
-      const patience = new AbortController()
-      const waiting = limiter.acquire('key', { signal: patience.signal })
+      const controller = new AbortController()
+      const waiting = limiter.acquire('key', { signal: controller.signal })
       await nextTurn()
-      patience.abort(new Error('gave up'))
+      controller.abort(new Error('gave up'))
       await expect(waiting).rejects.toThrow('gave up')
       expect(warnings).toEqual([])
     },
