@@ -80,17 +80,14 @@ describe('the clock', () => {
   test.each([
     { name: 'tokenBucket', algorithm: tokenBucket({ limit: 2, window: '1s', burst: 4 }) },
     ...WINDOWS.map(({ name, of }) => ({ name, algorithm: of(4, '2s') })),
-  ])(
-    'a host with a slow clock gets no extra permits from $name, nor do other hosts (S05)',
-    ({ algorithm }) => {
-      const { limiter, at } = fromStart(algorithm)
-      expect(fourAsks(limiter)).toEqual([true, true, true, true])
-      at(-10_000)
-      expect(limiter.tryAcquire('key').allowed).toBe(false)
-      at(0)
-      expect(fourAsks(limiter)).toEqual([false, false, false, false])
-    },
-  )
+  ])('$name grants no extra permits to any host when one has a slow clock (S05)', ({ algorithm }) => {
+    const { limiter, at } = fromStart(algorithm)
+    expect(fourAsks(limiter)).toEqual([true, true, true, true])
+    at(-10_000)
+    expect(limiter.tryAcquire('key').allowed).toBe(false)
+    at(0)
+    expect(fourAsks(limiter)).toEqual([false, false, false, false])
+  })
 
   // gofiber/fiber#1247, and express-rate-limit/express-rate-limit 8.7.5: 9 served in 84 ms at 5 per 400 ms
   test.each(SLIDING)('$name never grants twice the limit around the end of a window (S06)', ({ of }) => {
@@ -148,10 +145,10 @@ describe('a window of a year', () => {
       // The system clock sets real timers.
       const limiter = createLimiter(of(1, '365d'))
       limiter.tryAcquire('key')
-      const patience = new AbortController()
-      const waiting = limiter.acquire('key', { signal: patience.signal })
+      const controller = new AbortController()
+      const waiting = limiter.acquire('key', { signal: controller.signal })
       await nextTurn()
-      patience.abort(new Error('gave up'))
+      controller.abort(new Error('gave up'))
       await expect(waiting).rejects.toThrow('gave up')
       expect(warnings).toEqual([])
     },

@@ -102,7 +102,7 @@ test.each<Table<FixedWindowOptions>>([
     ],
   ],
   [
-    'a period of a year works like one of a second',
+    'a window of a year works like one of a second',
     { limit: 5, window: '365d' },
     [
       [0, 5, 0, 'granted', 0, { remaining: 0, resetMs: 365 * DAY_MS }],
@@ -128,7 +128,7 @@ test('a window of a day, aligned to the epoch, ends at midnight UTC', () => {
   )
 })
 
-describe('cancel, refund, release and drain', () => {
+describe('refund, release and drain', () => {
   test('release returns what was used until the window ends', () => {
     const { limiter, at } = fromStart(fixedWindow(threePerSecond))
     limiter.tryAcquire('key', { cost: 3 })

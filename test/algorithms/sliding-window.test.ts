@@ -126,7 +126,7 @@ test.each<Table<SlidingWindowOptions>>([
     ],
   ],
   [
-    'a period of a year works like one of a second',
+    'a window of a year works like one of a second',
     { limit: 5, window: '365d' },
     [
       [0, 5, 0, 'granted', 0, { remaining: 0, resetMs: 365 * DAY_MS }],
@@ -159,7 +159,7 @@ test('a client that sends at the rate of the limit loses about one permit in sli
   expect(granted / 10_000).toBeCloseTo(4 / 5, 1)
 })
 
-describe('cancel, refund, release and drain', () => {
+describe('refund, release and drain', () => {
   test('release returns the newest grants first, while they count', () => {
     const { limiter, at } = fromStart(slidingWindow(threePerSecond))
     limiter.tryAcquire('key', { cost: 2 })
@@ -236,8 +236,8 @@ describe('update', () => {
 
   test.each([
     ['a higher limit adds the difference', 5, 2, 300],
-    ['a lower one takes it away, and what was used beyond it stays used', 2, -1, 300],
-    ['then a permit comes back when enough have', 1, -2, 900],
+    ['a lower limit subtracts the difference, and the balance may be negative', 2, -1, 300],
+    ['with a negative balance the next permit is available when enough have come back', 1, -2, 900],
   ])('%s', (_rule, limit, balance, refillAfterMs) => {
     const { limiter, at } = updated({ ...threePerSecond, limit })
     expect(limiter.peek('key')).toMatchObject({ balance, refillAfterMs, remaining: Math.max(0, balance) })

@@ -13,8 +13,8 @@ import { expect, test } from 'vitest'
 import { seeded } from '../support/random.js'
 
 /*
- * Searches for the window with the most permits: changes scripts of requests at random and keeps a change that gets more
- * permits into one window. It comes close to every bound, which shows that it would find a window above its bound.
+ * Searches for the window with the most permits: changes scripts of requests at random and keeps a change that gets
+ * more permits into one window. It comes close to every bound, so it would find a window above a bound.
  */
 
 const LIMIT = 5

@@ -44,7 +44,7 @@ describe.each(MATRIX)('$label obeys the laws of a limiter', ({ algorithm: arbitr
     })
   })
 
-  test('no window grants more than its bound, less what is refunded in it', () => {
+  test('no window grants more than its bound, with refunds subtracted', () => {
     check(fc.tuple(arbitrary, actions(true)), ([algorithm, script]) => {
       const { clock, reserve } = open(algorithm)
       const booked = perform(script, clock, reserve)
@@ -234,7 +234,7 @@ describe.each(MATRIX)('$label obeys the laws of a limiter', ({ algorithm: arbitr
     })
   })
 
-  test('no window grants more than its bound, less what is released in it', () => {
+  test('no window grants more than its bound, with releases subtracted', () => {
     check(fc.tuple(arbitrary, actions(), cost()), ([algorithm, script, permits]) => {
       const { clock, reserve, release } = open(algorithm)
       const grants: Grant[] = []
@@ -301,8 +301,8 @@ type Reserve = (cost: number, maxWaitUs: number) => GivesBack & Pick<Decision, '
 type GivesBack = Pick<Reservation<false>, 'cancel' | 'refund'>
 
 /**
- * Books with the limiter if its algorithm can book, and otherwise with its ledger, as `acquire` does. Updates and peeks go
- * to the same place.
+ * Books with the limiter if its algorithm can book, and otherwise with its ledger, as `acquire` does. Updates and peeks
+ * go to the same place.
  */
 function deskOf(algorithm: Algorithm, limiter: Limiter<false>, clock: ManualClock, store: SyncStore) {
   if (algorithm.bookable) {

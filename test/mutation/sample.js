@@ -12,7 +12,7 @@ export function areaOf(file) {
   return AREAS.find(({ files }) => files.some(glob => matchesGlob(path, glob)))?.name
 }
 
-/** The mutants to test. They do not depend on the place of their code, and a smaller scale is a subset of a larger one. */
+/** The mutants to test, independent of the place of their code. A smaller scale is a subset of a larger one. */
 export async function sampleOfMutants(scale) {
   const files = readdirSync(SOURCES, { recursive: true })
     .filter(path => path.endsWith('.ts'))

@@ -4,8 +4,8 @@ import ts from 'typescript5'
 import { expect, inject, test } from 'vitest'
 
 /*
- * Compiles an app against the published types with every module resolution of TypeScript. TypeScript 5 is the last version
- * that has all of them.
+ * Compiles an app against the published types with every module resolution of TypeScript. TypeScript 5 is the last
+ * version that has all of them.
  */
 
 const { consumer } = inject('installed')

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { manualClock } from '@sluice/core/testing'
 
 /*
- * For tests with servers: the clock stands still unless the test moves it, and everything the test opened is closed after it.
+ * For tests with servers: the clock stands still unless the test moves it. What the test opened is closed after it.
  * The hooks are in each-test-hooks.ts, which runs before every file: files that share a process import this one once.
  */
 

@@ -84,7 +84,7 @@ class GoRate implements Replica {
     return { delayNs: near(Math.max(actNs - t, 0), (result as GoResult).delayNs, TOLERANCE_NS) }
   }
 
-  /** At an infinite rate the original returns the tokens of its unused bucket. Sluice returns the permits that are available. */
+  /** At an infinite rate the original returns the tokens of its unused bucket, and Sluice the available permits. */
   async #tokens(shown: number): Promise<Comparison> {
     const theirs = this.#config.limitPerSec === Infinity ? Infinity : shown
     const { balance } = await this.#key.now

@@ -4,7 +4,7 @@ import { type Comparison, type Replica, type System, unknownOp } from './replay.
 import { RESILIENCE4J_RULES } from './resilience4j-rules.js'
 import type { Step } from './traces.js'
 
-/** AtomicRateLimiter of Resilience4j. A nanosecond of the original is a microsecond here, so that nothing is rounded. */
+/** AtomicRateLimiter of Resilience4j. A nanosecond of the original is a microsecond here, so nothing is rounded. */
 export const resilience4j: System = {
   prefix: 'resilience4j',
   rules: RESILIENCE4J_RULES,

@@ -1,9 +1,9 @@
 import type { Case, Step } from './traces.js'
 
 /*
- * A rule describes a behaviour of an original system that we do not copy: how to find it in a trace, until when the figures
- * of both systems differ because of it, and what we do instead. A rule names no case, so it also applies to traces recorded
- * elsewhere. A difference that no rule explains fails the test.
+ * A rule describes a behaviour of an original system that we do not copy: how to find it in a trace, until when the
+ * figures of both systems differ because of it, and what we do instead. A rule names no case, so it also applies to
+ * traces recorded elsewhere. A difference that no rule explains fails the test.
  */
 
 /** A behaviour of an original system that we do not copy. */

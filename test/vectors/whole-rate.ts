@@ -8,8 +8,8 @@ export interface WholeRate {
 const LARGEST_LIMIT = 1_000_000
 
 /**
- * Returns the simplest fraction with the same interval between permits as a double, or the closest one with a limit up to a
- * million: a convergent of the continued fraction. A value that is not a rate is returned unchanged.
+ * Returns the simplest fraction with the same interval between permits as a double, or the closest one with a limit up
+ * to a million: a convergent of the continued fraction. A value that is not a rate is returned unchanged.
  */
 export function wholeRate(perSecond: number, secondMs = 1000): WholeRate {
   if (!(perSecond > 0 && perSecond < Infinity)) return { limit: perSecond, window: secondMs }

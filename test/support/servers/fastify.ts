@@ -30,7 +30,7 @@ async function startFastify(plan: App): Promise<RunningServer> {
     async api => {
       await limited(api, plan.router)
       api.register(async context => {
-        // A limit in the config of a route replaces the others. A limit registered in a context of its own adds to them.
+        // A limit in the config of a route replaces the others. A limit of the context of a route adds to them.
         const [own, ...others] = plan.route ?? []
         const alone = own !== undefined && [plan.app, plan.router, others].every(limits => !limits?.length)
         if (alone) await context.register(rateLimit, { limiter: () => null })
