@@ -352,7 +352,7 @@ function watchTimers() {
 describe('timers of pending calls', () => {
   test('are one for many calls, and none after all are answered', async () => {
     const timers = watchTimers()
-    const limiter = limiterOn(socketStore())
+    const limiter = limiterOn(socketStore(), '10s')
     expect(await late(many(1000, () => limiter.tryAcquire('1')))).toBe(0)
     expect(timers).toMatchObject({ set: 1, most: 1 })
     expect(timers.running.size).toBe(0)
