@@ -76,11 +76,12 @@ function methodsIn(file: string, name: string): string[] {
   return [...body.matchAll(/^ {2}(\w+)\(/gm)].map(([, method]) => method as string)
 }
 
-/** One file each. */
+/** One file each; `createDecision` is for algorithms of one's own. */
 function algorithms(): string[] {
   const index = readFileSync(join(ROOT, 'packages/core/src/index.ts'), 'utf8')
   const exported = [...index.matchAll(/^export \{(.*)\} from '\.\/algorithms\//gm)]
-  return exported.map(([, names]) => names?.split(',').at(-1)?.trim() as string)
+  const names = exported.flatMap(([, list]) => list?.split(',') ?? []).map(name => name.trim())
+  return names.filter(name => !name.startsWith('type ') && name !== 'createDecision')
 }
 
 function sources(): string[] {

@@ -13,16 +13,16 @@ import { balanceFrom, writeBalance } from './gcra-bigint.js'
  * A grant moves the end by one interval per permit; the passing of time needs no bookkeeping. `atOnce` permits fit between
  * now and the end of the line without a wait. That span is the depth.
  *
- *          now                  end of the line
- *     ------|---x---x---x---x---|- - - - - - - -|-->        six permits at once, four of them taken
- *           |<------------- depth ------------->|
+ *          now             end of the line
+ *     ------|---+---+---+---|- - - -|-->        a depth of six permits, four of them taken
+ *           |<------- depth ------->|
  *
  * A window / limit is seldom a whole number of microseconds (3 per second: 333333 1/3), and a double that sums up such
  * fractions drifts. So an instant is two integers: whole microseconds, and a part, the numerator of a fraction over
  * `denominator` = limit / gcd(limit, window). Lanes 0 and 1 of a state hold the end of the line in this form.
  *
- * Every decision is made here, in doubles that stay whole numbers below 2^53. Rare operations (cancel, refund, a change of
- * options) need products that may exceed 2^53; gcra-bigint.ts does them.
+ * Decisions (the `step` of each algorithm) and their figures (below) use doubles that stay whole numbers below 2^53. Rare
+ * operations (cancel, refund, a change of options) need products that may exceed 2^53; gcra-bigint.ts does them.
  *
  * Lane 0 is negative while the line is cut. A line is cut by cancelling a booking in its middle: from then on the end no
  * longer tells how much was booked after another booking. A cut line gives back permits only at its end. The cut ends
