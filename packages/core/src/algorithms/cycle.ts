@@ -63,10 +63,9 @@ export function cycle(options: CycleOptions): Algorithm {
 }
 
 /** The constants of `cycle` with these args. */
-export function cycleConstants([, periodUs = 0, offsetUs = 0]: readonly number[]): readonly [
-  originUs: number,
-] {
-  return [offsetUs === 0 ? 0 : offsetUs - periodUs]
+export function cycleConstants(args: readonly number[]): readonly number[] {
+  const [limit = 0, periodUs = 0, offsetUs = 0] = args
+  return new Cycle(limit, periodUs, offsetUs).constants
 }
 
 class Cycle implements Algorithm, Gauge {
@@ -88,9 +87,8 @@ class Cycle implements Algorithm, Gauge {
     this.policy = { limit, windowMs: periodUs / 1000, smooth: false }
     this.limit = limit
     this.periodUs = periodUs
-    const constants = cycleConstants(this.args)
-    this.constants = constants
-    this.originUs = constants[0]
+    this.originUs = offsetUs === 0 ? 0 : offsetUs - periodUs
+    this.constants = [this.originUs]
   }
 
   step(state: Float64Array, at: number, nowUs: number, cost: number, maxWaitUs: number, commit: boolean) {

@@ -3,7 +3,7 @@ import { checkOptions, wholeNumber } from '../shared/validate.js'
 import type { Algorithm, Booking, Policy } from './algorithm.js'
 import { Decision } from './decision.js'
 import { LATEST_US, smaller } from './internal/arithmetic.js'
-import { Gcra, gcraConstants } from './internal/gcra.js'
+import { Gcra } from './internal/gcra.js'
 import { endOf, moveEndBack, permitsToUnits, unitsOf } from './internal/gcra-bigint.js'
 import { ZeroLimit } from './internal/zero-limit.js'
 
@@ -74,8 +74,9 @@ const NAME = 'leaky-bucket'
 const LANES = 3
 
 /** The constants of `leakyBucket` with these args; none for a limit of 0. */
-export function leakyBucketConstants([limit = 0, windowUs = 0]: readonly number[]): readonly number[] {
-  return limit === 0 ? [] : gcraConstants(limit, windowUs, 1)
+export function leakyBucketConstants(args: readonly number[]): readonly number[] {
+  const [limit = 0, windowUs = 0, capacity = 0] = args
+  return limit === 0 ? [] : new LeakyBucket(limit, windowUs, capacity).constants
 }
 
 class LeakyBucket extends Gcra implements Algorithm {

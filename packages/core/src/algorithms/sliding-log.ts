@@ -115,9 +115,9 @@ class SlidingLog implements Algorithm {
 
     this.dropDead(state, at, oldest, used)
     this.append(state, at, timeUs, cost)
-    // A clock that went back may have appended a run that is dead since a change of the window.
-    const oldestNow = this.oldestCounting(state, at, timeUs)
-    return this.decision(state, at, nowUs, 0, oldestNow, this.permitsFrom(state, at, oldestNow))
+    // After a change of the window a clock that goes back appends a run that does not count.
+    if (timeUs < (state[at + COUNTS_FROM] as number)) return this.decision(state, at, nowUs, 0, 0, 0)
+    return this.decision(state, at, nowUs, 0, state[at + OLDEST] as number, state[at + PERMITS] as number)
   }
 
   read(waitUs: number, retryAfterUs: number, figures: readonly number[]): Decision {

@@ -57,11 +57,9 @@ export function slidingWindow(options: SlidingWindowOptions): Algorithm {
 }
 
 /** The constants of `slidingWindow` with these args. */
-export function slidingWindowConstants([, windowUs = 0, slices = 0]: readonly number[]): readonly [
-  sliceUs: number,
-  segments: number,
-] {
-  return [Math.ceil(windowUs / slices), slices + 1]
+export function slidingWindowConstants(args: readonly number[]): readonly number[] {
+  const [limit = 0, windowUs = 0, slices = 0] = args
+  return new SlidingWindow(limit, windowUs, slices).constants
 }
 
 class SlidingWindow implements Algorithm {
@@ -80,9 +78,9 @@ class SlidingWindow implements Algorithm {
   constructor(limit: number, windowUs: number, slices: number) {
     this.args = [limit, windowUs, slices]
     this.policy = { limit, windowMs: windowUs / 1000, smooth: false }
-    const constants = slidingWindowConstants(this.args)
-    this.constants = constants
-    ;[this.sliceUs, this.segments] = constants
+    this.sliceUs = Math.ceil(windowUs / slices)
+    this.segments = slices + 1
+    this.constants = [this.sliceUs, this.segments]
     this.lanes = 2 * this.segments
     this.limit = limit
     this.windowUs = windowUs

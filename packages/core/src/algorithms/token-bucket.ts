@@ -3,7 +3,7 @@ import { checkOptions, wholeNumber } from '../shared/validate.js'
 import type { Algorithm, Booking, Policy } from './algorithm.js'
 import { Decision } from './decision.js'
 import { LATEST_US, larger, smaller } from './internal/arithmetic.js'
-import { Gcra, gcraConstants } from './internal/gcra.js'
+import { Gcra } from './internal/gcra.js'
 import { endOf, isCut, moveEndBack, permitsToUnits, unitsOf } from './internal/gcra-bigint.js'
 import { ZeroLimit } from './internal/zero-limit.js'
 
@@ -76,7 +76,7 @@ const NAME = 'token-bucket'
 /** The constants of `tokenBucket` with these args; none for a limit or burst of 0. */
 export function tokenBucketConstants(args: readonly number[]): readonly number[] {
   const [limit = 0, windowUs = 0, burst = 0] = args
-  return limit === 0 || burst === 0 ? [] : gcraConstants(limit, windowUs, burst)
+  return limit === 0 || burst === 0 ? [] : new TokenBucket(limit, windowUs, burst).constants
 }
 
 class TokenBucket extends Gcra implements Algorithm {

@@ -13,16 +13,16 @@ import { balanceFrom, writeBalance } from './gcra-bigint.js'
  * A grant moves the end by one interval per permit; the passing of time needs no bookkeeping. `atOnce` permits fit between
  * now and the end of the line without a wait. That span is the depth.
  *
- *          now                  end of the line
- *     ------|---x---x---x---x---|- - - - - - - -|-->        six permits at once, four of them taken
- *           |<------------- depth ------------->|
+ *          now             end of the line
+ *     ------|---+---+---+---|- - - -|-->        a depth of six permits, four of them taken
+ *           |<------- depth ------->|
  *
  * A window / limit is seldom a whole number of microseconds (3 per second: 333333 1/3), and a double that sums up such
  * fractions drifts. So an instant is two integers: whole microseconds, and a part, the numerator of a fraction over
  * `denominator` = limit / gcd(limit, window). Lanes 0 and 1 of a state hold the end of the line in this form.
  *
- * Every decision is made here, in doubles that stay whole numbers below 2^53. Rare operations (cancel, refund, a change of
- * options) need products that may exceed 2^53; gcra-bigint.ts does them.
+ * Decisions (the `step` of each algorithm) and their figures (below) use doubles that stay whole numbers below 2^53. Rare
+ * operations (cancel, refund, a change of options) need products that may exceed 2^53; gcra-bigint.ts does them.
  *
  * Lane 0 is negative while the line is cut. A line is cut by cancelling a booking in its middle: from then on the end no
  * longer tells how much was booked after another booking. A cut line gives back permits only at its end. The cut ends
@@ -30,8 +30,8 @@ import { balanceFrom, writeBalance } from './gcra-bigint.js'
  */
 export abstract class Gcra implements Gauge, HoldsBalance {
   readonly bookable = true
-  /** The numbers below from `denominator` to `atOnce`, in their order. */
-  readonly constants: GcraConstants
+  /** The numbers below, from `denominator` to `atOnce`. */
+  readonly constants: readonly number[]
   readonly denominator: number
   /** An interval is `intervalUnits / denominator` microseconds, which is `intervalUs` and `intervalPart`. */
   readonly intervalUnits: number
@@ -44,21 +44,22 @@ export abstract class Gcra implements Gauge, HoldsBalance {
   readonly refillUs: number
 
   constructor(limit: number, windowUs: number, atOnce: number) {
-    this.constants = gcraConstants(limit, windowUs, atOnce)
-    ;[
-      this.denominator,
-      this.intervalUnits,
-      this.intervalUs,
-      this.intervalPart,
-      this.depthUs,
-      this.depthPart,
-      this.atOnce,
-    ] = this.constants
+    const shared = greatestCommonDivisor(limit, windowUs)
+    this.denominator = limit / shared
+    this.intervalUnits = windowUs / shared
+    this.intervalUs = Math.floor(this.intervalUnits / this.denominator)
+    this.intervalPart = this.intervalUnits - this.intervalUs * this.denominator
     if (atOnce * this.intervalPart + 2 * limit > Number.MAX_SAFE_INTEGER)
-      throw invalid(RangeError, 'limit', 'a smaller limit or burst', limit)
+      throw invalid(RangeError, 'limit', 'a limit and burst small enough to stay exact (within 2^53)', limit)
     this.refillUs = windowUs * (atOnce / limit)
     if (this.refillUs > MAX_SPAN_US)
-      throw invalid(RangeError, 'burst', 'a burst of at most 200 years', atOnce)
+      throw invalid(RangeError, 'burst', 'a burst that refills within 200 years', atOnce)
+    const carry = Math.floor((atOnce * this.intervalPart) / this.denominator)
+    this.depthUs = atOnce * this.intervalUs + carry
+    this.depthPart = atOnce * this.intervalPart - carry * this.denominator
+    this.atOnce = atOnce
+    const { denominator, intervalUnits, intervalUs, intervalPart, depthUs, depthPart } = this
+    this.constants = [denominator, intervalUnits, intervalUs, intervalPart, depthUs, depthPart, atOnce]
   }
 
   abstract step(
@@ -154,27 +155,4 @@ export abstract class Gcra implements Gauge, HoldsBalance {
     const us = permits * this.intervalUs + carry - spanUs
     return us * this.denominator + (part - carry * this.denominator) - spanPart > 0
   }
-}
-
-export type GcraConstants = readonly [
-  denominator: number,
-  intervalUnits: number,
-  intervalUs: number,
-  intervalPart: number,
-  depthUs: number,
-  depthPart: number,
-  atOnce: number,
-]
-
-/** The constants of a line, for a limit and an `atOnce` above 0. */
-export function gcraConstants(limit: number, windowUs: number, atOnce: number): GcraConstants {
-  const shared = greatestCommonDivisor(limit, windowUs)
-  const denominator = limit / shared
-  const intervalUnits = windowUs / shared
-  const intervalUs = Math.floor(intervalUnits / denominator)
-  const intervalPart = intervalUnits - intervalUs * denominator
-  const carry = Math.floor((atOnce * intervalPart) / denominator)
-  const depthUs = atOnce * intervalUs + carry
-  const depthPart = atOnce * intervalPart - carry * denominator
-  return [denominator, intervalUnits, intervalUs, intervalPart, depthUs, depthPart, atOnce]
 }
