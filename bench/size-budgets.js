@@ -10,7 +10,7 @@ export const BUDGETS = [
   {
     name: 'createLimiter + tokenBucket',
     contents: "export { createLimiter, tokenBucket } from '@sluice/core'",
-    bytes: 11_600,
+    bytes: 11_700,
     goal: 10_000,
   },
   { name: 'tokenBucket alone', contents: "export { tokenBucket } from '@sluice/core'", bytes: 3200 },
@@ -19,7 +19,7 @@ export const BUDGETS = [
   {
     name: 'rateLimit of @sluice/express, core included',
     contents: "export { rateLimit } from '@sluice/express'",
-    bytes: 25_500,
+    bytes: 25_600,
     goal: 20_000,
   },
   ...['express', 'koa', 'fastify'].map(name => ({
