@@ -233,7 +233,7 @@ describe("a route's own limit", () => {
     expect(seen).toEqual([undefined])
   })
 
-  it('of undefined is none', async () => {
+  it('of undefined leaves the limit of the app', async () => {
     const app = make()
     await app.register(rateLimit, limit(1))
     app.get('/', { config: { rateLimit: undefined } }, ok)

@@ -459,7 +459,7 @@ describe.each(
       { limit: 1, window: '1m', limiter: createLimiter(tokenBucket({ limit: 1, window: '1m' })) },
     ],
     ['throws beside onRefused', { limit: 1, window: '1m', throws: true, onRefused() {} }],
-    ['a callback that is none', { limit: 1, window: '1m', onRefused: 'no' }],
+    ['a callback that is not a function', { limit: 1, window: '1m', onRefused: 'no' }],
     ['a hook, which is for the plugin', { limit: 1, window: '1m', hook: 'preHandler' }],
   ])('throws at once for %s', (_, options) => {
     expect(() => limitRoute(options)).toThrow(

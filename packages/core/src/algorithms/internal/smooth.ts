@@ -141,7 +141,7 @@ export abstract class Smooth implements Gauge, HoldsBalance {
   /** Single permits that pass with so many stored and no debt, a fraction included. */
   protected abstract permitsIn(stored: number): number
 
-  /** Permits stored after some idle time; a negative time is none. */
+  /** Permits stored after some idle time; a negative time counts as 0. */
   protected storedAfter(stored: number, idleUs: number): number {
     if (idleUs <= 0 || this.maxStored === 0) return Math.min(stored, this.maxStored)
     return Math.min(this.maxStored, stored + idleUs / this.storeUs)
